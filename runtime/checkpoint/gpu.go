@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+)
+
+// GPU captures the GPU state of processes. A container without a GPU has one
+// too ([gpuplugin.None]), so that no step asks whether there is one.
+//
+// No method holds a lock while it waits for a driver, and each honours its
+// context: when it ends, the method undoes what it did and returns.
+type GPU interface {
+	// Engine is the value of the manifest's "engine": "driver" or "none".
+	Engine() string
+	// Inventory lists the host's driver and devices.
+	Inventory(ctx context.Context) (gpuplugin.Inventory, error)
+	// Processes tells which of the processes hold GPU state. An empty answer
+	// means that none does. If it can't tell for one of them, it fails with
+	// [gpuplugin.ErrUnknownState] and names it.
+	Processes(ctx context.Context, pids []int) ([]gpuplugin.Process, error)
+	// Usage returns the device memory in bytes that the processes use, by
+	// device UUID. A device that they do not use may be missing.
+	Usage(ctx context.Context, procs []gpuplugin.Process) (map[string]uint64, error)
+	// Prepare proves, as far as can be told from outside, that all GPU state
+	// of the processes can be saved. It changes nothing, and its error has
+	// every reason, not only the first (errors.Join).
+	Prepare(ctx context.Context, procs []gpuplugin.Process) error
+	// Lock makes the processes' GPUs idle and keeps them so: all of them or,
+	// on error, none (each is back in the state in which it was found).
+	Lock(ctx context.Context, procs []gpuplugin.Process) error
+	// Suspend takes the GPU state out of the devices into host memory;
+	// afterwards no process holds a device file. All of them or, on error,
+	// none. It locks what is not locked.
+	Suspend(ctx context.Context, procs []gpuplugin.Process) error
+	// Resume puts suspended processes back on their devices, or on those that
+	// the map names, and each into the state that its Process.State says.
+	// An error leaves the others resumed; the caller decides what then.
+	Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error
+	// Undo returns every process to the state in which it was found
+	// (Process.State), whatever it is in now. It goes on after an error and
+	// returns all of them. Processes that have exited are no error.
+	Undo(ctx context.Context, procs []gpuplugin.Process) error
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshot reads, writes and verifies the directory that a checkpoint
+// fills: CRIU's images, data files named hetgpu-*.img, and the manifest
+// hetgpu.json, which is written last. docs/formats.md is the specification.
+//
+// The package must not know of containerd, runc, CRIU's formats or a GPU
+// driver; a snapshot is hostile input to it.
+package snapshot
+
+import (
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+)
+
+const (
+	// ManifestName is the name of the manifest in the snapshot directory.
+	ManifestName = "hetgpu.json"
+	// Version is the format that this package writes, and the newest it reads.
+	Version = 1
+	// ChunkSize is the number of bytes that one digest covers.
+	ChunkSize = 64 << 20
+)
+
+// Manifest describes a snapshot.
+type Manifest struct {
+	Version   int       `json:"version"`
+	Engine    string    `json:"engine"`
+	Created   time.Time `json:"created"`
+	Container Container `json:"container"`
+	Host      Host      `json:"host"`
+	Options   Options   `json:"options"`
+	// Devices are the GPUs that the container could see.
+	Devices []gpuplugin.Device `json:"devices"`
+	// Processes are those that held GPU state.
+	Processes []Process `json:"processes"`
+	Files     []File    `json:"files"`
+	Phases    []Phase   `json:"phases"`
+}
+
+// Container is the container that was saved.
+type Container struct {
+	ID          string `json:"id"`
+	Namespace   string `json:"namespace"`
+	Hostname    string `json:"hostname,omitempty"`
+	CgroupsPath string `json:"cgroups_path,omitempty"`
+}
+
+// Host is what the snapshot was made with. Versions are as the programs print
+// them; one that could not be found out is empty.
+type Host struct {
+	Kernel string `json:"kernel"`
+	Arch   string `json:"arch"`
+	Runc   string `json:"runc"`
+	CRIU   string `json:"criu"`
+	// Driver and API are the GPU driver's, empty and 0 without a GPU.
+	Driver string `json:"driver,omitempty"`
+	API    int    `json:"api,omitempty"`
+}
+
+// Options are the choices of the dump that the restore has to repeat.
+type Options struct {
+	TCPEstablished      bool `json:"tcp_established,omitempty"`
+	ExternalUnixSockets bool `json:"external_unix_sockets,omitempty"`
+	FileLocks           bool `json:"file_locks,omitempty"`
+	Terminal            bool `json:"terminal,omitempty"`
+	// Incremental says that the memory images refer to a parent snapshot.
+	Incremental bool `json:"incremental,omitempty"`
+}
+
+// Process is a process that held GPU state.
+type Process struct {
+	// NSPIDs is the process's PID in each PID namespace below the host's,
+	// outermost first; where the container shares the host's, the host PID.
+	NSPIDs []int `json:"ns_pids"`
+	// Command is the process's name (/proc/PID/comm), for people.
+	Command string `json:"command"`
+	// State is the one in which the process was found, to which a restore
+	// returns it ("running" for a locked one: see docs/formats.md).
+	State gpuplugin.State `json:"state"`
+}
+
+// File is one file of the snapshot beside the manifest.
+type File struct {
+	// Name is a plain file name, without a separator.
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	// Digests has a "sha256:..." for each ChunkSize bytes, the last one
+	// shorter; an empty file has none.
+	Digests []string `json:"digests"`
+}
+
+// Phase is one step of the checkpoint and the time it took.
+type Phase struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
