@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Brings a machine that has Go, gcc and apt (Debian 12 or 13) to where this
+# project builds and tests. Safe to run again: what is there is left alone, and
+# then it takes about a second. Two runs at once wait for each other.
+#
+#   hack/setup.sh                everything
+#   hack/setup.sh PART...        packages, criu, containerd, runc, nerdctl, lint
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+# Headers and pkg-config are for runc's seccomp, patchelf for CRIU, busybox for
+# the test image. CRIU runs iptables-restore to lock a container's network;
+# kmod loads the modules that it needs for that.
+PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static iptables kmod make git)
+
+# A build that hangs must end before CI's patience does.
+DOWNLOAD_TIMEOUT=600
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+setup_packages() {
+	local missing=() p
+	for p in "${PACKAGES[@]}"; do
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	say "installing ${missing[*]}"
+	# A third-party source that can't be reached must not stop us: the install
+	# below says what is missing.
+	as_root timeout "$DOWNLOAD_TIMEOUT" apt-get -qq update || say "apt-get update failed; going on with the lists at hand"
+	as_root timeout "$DOWNLOAD_TIMEOUT" env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# module_dir MODULE VERSION prints the module's directory in the module cache.
+module_dir() {
+	# Outside any module, so that nothing of ours is resolved or changed.
+	(cd / && timeout "$DOWNLOAD_TIMEOUT" go mod download -json "$1@$2") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'
+}
+
+# cached NAME VERSION FUNCTION runs "FUNCTION OUTPUT-DIR" unless the programs
+# are in the cache; they appear there all at once.
+cached() {
+	local name=$1 version=$2 build=$3 dir tmp start=$SECONDS
+	dir=$(dirname "$(program_dir "$name" "$version")")
+	[ ! -d "$dir/bin" ] || return 0
+	mkdir -p "$HETGPU_CACHE"
+	(
+		flock 9
+		[ ! -d "$dir/bin" ] || exit 0
+		say "building $name $version"
+		tmp=$(mktemp -d "$HETGPU_CACHE/tmp-$name.XXXXXX")
+		trap 'chmod -R u+w "$tmp"; rm -rf "$tmp"' EXIT
+		mkdir -p "$tmp/out/bin"
+		"$build" "$version" "$tmp/out/bin" "$tmp"
+		mv "$tmp/out" "$dir"
+		say "built $name $version in $((SECONDS - start)) s"
+	) 9>"$HETGPU_CACHE/$name-$version.lock"
+}
+
+# go_build MODULE-DIR ARGS... builds from the module cache, where the module's
+# own go.mod decides its dependencies.
+go_build() {
+	local dir=$1
+	shift
+	GOFLAGS=-buildvcs=false nice go build -C "$dir" -trimpath -mod=readonly "$@"
+}
+
+build_containerd() {
+	local version=$1 out=$2 dir
+	dir=$(module_dir github.com/containerd/containerd/v2 "v$version")
+	[ -n "$dir" ] || die "could not download containerd $version"
+	CGO_ENABLED=0 go_build "$dir" -o "$out/" \
+		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=v$version" \
+		./cmd/containerd ./cmd/ctr ./cmd/containerd-shim-runc-v2
+}
+
+build_runc() {
+	local version=$1 out=$2 dir
+	dir=$(module_dir github.com/opencontainers/runc "v$version")
+	[ -n "$dir" ] || die "could not download runc $version"
+	CGO_ENABLED=1 go_build "$dir" -o "$out/runc" -tags seccomp -ldflags '-s -w' .
+}
+
+build_nerdctl() {
+	local version=$1 out=$2 tmp=$3 dir
+	dir=$(module_dir github.com/containerd/nerdctl/v2 "v$version")
+	[ -n "$dir" ] || die "could not download nerdctl $version"
+	# Its go.mod replaces a module of test helpers by a directory that the
+	# published module lacks. One file outside the tests uses it, for tests.
+	cp -r --no-preserve=mode "$dir" "$tmp/src"
+	rm "$tmp/src/cmd/nerdctl/helpers/testing_linux.go"
+	mkdir -p "$tmp/src/mod/tigron"
+	printf 'module github.com/containerd/nerdctl/mod/tigron\n\ngo 1.24\n' >"$tmp/src/mod/tigron/go.mod"
+	CGO_ENABLED=0 go_build "$tmp/src" -o "$out/nerdctl" \
+		-ldflags "-s -w -X github.com/containerd/nerdctl/v2/pkg/version.Version=v$version" ./cmd/nerdctl
+}
+
+build_golangci_lint() {
+	local version=$1 out=$2
+	(cd / && GOBIN=$out CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go install -trimpath -ldflags '-s -w' \
+		"github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$version")
+}
+
+# criu_works BINARY: is it new enough, and does it agree with this kernel?
+criu_works() {
+	local version
+	version=$("$1" --version 2>/dev/null | sed -n 's/^Version: //p') || return 1
+	dpkg --compare-versions "${version:-0}" ge "$CRIU_MIN_VERSION" || return 1
+	as_root timeout 60 "$1" check >/dev/null 2>&1
+}
+
+# debian_mirror prints the mirror that this machine itself uses for Debian.
+debian_mirror() {
+	apt-get indextargets --format '$(CREATED_BY)|$(ORIGIN)|$(SUITE)|$(REPO_URI)' |
+		awk -F'|' '$1 == "Packages" && $2 == "Debian" && $3 !~ /security|updates|backports/ { print $4; exit }'
+}
+
+# fetch_criu SUITE DIR unpacks Debian's CRIU and everything it links into
+# DIR/root, with an apt state of its own: nothing of this machine's packages is
+# read or changed.
+fetch_criu() {
+	local suite=$1 dir=$2 uri deb
+	uri=$(debian_mirror)
+	[ -n "$uri" ] || die "found no Debian mirror in the configuration of apt"
+	mkdir -p "$dir"/state/lists/partial "$dir"/cache/archives/partial "$dir/root"
+	: >"$dir/state/status"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $uri $suite main" >"$dir/sources.list"
+	local apt=(timeout "$DOWNLOAD_TIMEOUT" apt-get -qq -o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+		-o "Dir::State=$dir/state" -o "Dir::State::status=$dir/state/status" -o "Dir::Cache=$dir/cache"
+		-o APT::Sandbox::User=root -o Acquire::Languages=none)
+	"${apt[@]}" update || return 1
+	"${apt[@]}" install -y --no-install-recommends --download-only criu >/dev/null || return 1
+	for deb in "$dir"/cache/archives/*.deb; do dpkg-deb -x "$deb" "$dir/root"; done
+}
+
+# assemble_criu DIR lays DIR/root out as DIR/prefix: bin/criu and lib/.
+assemble_criu() {
+	local dir=$1 prefix=$HETGPU_CRIU_PREFIX
+	mkdir -p "$dir/prefix/bin" "$dir/prefix/lib"
+	find "$dir/root" -path '*-linux-gnu*/l*.so.*' -not -path '*/gconv/*' -exec cp -a {} "$dir/prefix/lib/" \;
+	cp "$dir"/root/usr/sbin/criu "$dir/prefix/bin/criu"
+	# Without --force-rpath the libraries' own libraries are not found.
+	patchelf --set-interpreter "$prefix/lib/$(basename "$(patchelf --print-interpreter "$dir/prefix/bin/criu")")" \
+		--force-rpath --set-rpath "$prefix/lib" "$dir/prefix/bin/criu"
+}
+
+setup_criu() {
+	local own=$HETGPU_CRIU_PREFIX/bin/criu system suite tmp
+	if [ -x "$own" ]; then
+		criu_works "$own" && return 0
+		say "$own does not work on this kernel; getting it again"
+	elif system=$(command -v criu) && criu_works "$system"; then
+		return 0
+	fi
+	for suite in $CRIU_SUITES; do
+		say "getting CRIU from Debian $suite"
+		tmp=$(mktemp -d)
+		if fetch_criu "$suite" "$tmp" && assemble_criu "$tmp"; then
+			as_root mkdir -p "$(dirname "$HETGPU_CRIU_PREFIX")"
+			as_root rm -rf "$HETGPU_CRIU_PREFIX"
+			as_root cp -a "$tmp/prefix" "$HETGPU_CRIU_PREFIX"
+		fi
+		rm -rf "$tmp"
+		if criu_works "$own"; then
+			say "$("$own" --version | head -1) of CRIU in $HETGPU_CRIU_PREFIX"
+			return 0
+		fi
+		say "CRIU from $suite does not work here"
+	done
+	[ ! -x "$own" ] || as_root "$own" check >&2 || true
+	die "no CRIU of $CRIU_MIN_VERSION or newer that passes 'criu check' on kernel $(uname -r)"
+}
+
+setup_containerd() {
+	cached containerd "$CONTAINERD_VERSION" build_containerd
+	cached containerd "$CONTAINERD_OLD_VERSION" build_containerd
+}
+setup_runc() { cached runc "$RUNC_VERSION" build_runc; }
+setup_nerdctl() { cached nerdctl "$NERDCTL_VERSION" build_nerdctl; }
+setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
+
+[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl lint
+for part; do
+	case $part in
+	packages | criu | runc | containerd | nerdctl | lint) "setup_$part" ;;
+	*) die "unknown part '$part'" ;;
+	esac
+done
