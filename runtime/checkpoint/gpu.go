@@ -19,6 +19,10 @@ type GPU interface {
 	Engine() string
 	// Inventory lists the host's driver and devices.
 	Inventory(ctx context.Context) (gpuplugin.Inventory, error)
+	// Match tells which of the devices with these minor numbers (all if there
+	// are none) take the place of the saved ones. It fails with
+	// [gpuplugin.ErrIncompatible] and every reason. An empty map changes nothing.
+	Match(ctx context.Context, saved gpuplugin.Inventory, minors []int) (gpuplugin.DeviceMap, error)
 	// Processes tells which of the processes hold GPU state. An empty answer
 	// means that none does. If it can't tell for one of them, it fails with
 	// [gpuplugin.ErrUnknownState] and names it.

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cgroup freezes and thaws a container's processes and lists them, on
+// the unified hierarchy and on version 1.
+//
+// github.com/containerd/cgroups does it too, but waits without a context, and
+// on the unified hierarchy for the request to be written, not for the processes
+// to be frozen. runc does it by a program start, which costs as much as a
+// driver's lock. The package holds no lock.
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is where distributions mount the hierarchies.
+const Root = "/sys/fs/cgroup"
+
+// poll is how often a change of the freezer is looked for. The kernel tells of
+// it by a file notification on the unified hierarchy only.
+const poll = time.Millisecond
+
+// Cgroup is the control group of one container.
+type Cgroup struct {
+	dir     string
+	unified bool
+}
+
+// Of returns the control group in which the kernel can freeze the process.
+func Of(pid int) (*Cgroup, error) { return of("/proc", Root, pid) }
+
+func of(proc, root string, pid int) (*Cgroup, error) {
+	name := filepath.Join(proc, strconv.Itoa(pid), "cgroup")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup of process %d: %w", pid, err)
+	}
+	unified := ""
+	for line := range strings.Lines(string(data)) {
+		// hierarchy-ID:controller-list:path (cgroups(7)); the path may contain colons.
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("find the cgroup of process %d: %s: bad line %q", pid, name, line)
+		}
+		switch parts[1] {
+		case "freezer":
+			return &Cgroup{dir: filepath.Join(root, "freezer", parts[2])}, nil
+		case "":
+			unified = parts[2]
+		}
+	}
+	// Only the unified hierarchy of a machine without a version 1 freezer has
+	// controllers; on a hybrid machine it is mounted one level below.
+	if unified == "" {
+		return nil, fmt.Errorf("find the cgroup of process %d: %s names no freezer", pid, name)
+	}
+	return &Cgroup{dir: filepath.Join(root, unified), unified: true}, nil
+}
+
+// Path returns the group's directory.
+func (c *Cgroup) Path() string { return c.dir }
+
+// Unified says whether the group is on the unified hierarchy (version 2).
+func (c *Cgroup) Unified() bool { return c.unified }
+
+// Frozen tells whether the processes are frozen, or about to be.
+func (c *Cgroup) Frozen() (bool, error) {
+	file, thawed := "freezer.state", "THAWED"
+	if c.unified {
+		file, thawed = "cgroup.freeze", "0"
+	}
+	data, err := os.ReadFile(filepath.Join(c.dir, file))
+	if err != nil {
+		return false, fmt.Errorf("read the freezer: %w", err)
+	}
+	return strings.TrimSpace(string(data)) != thawed, nil
+}
+
+// Freeze returns once every process of the group stands still.
+func (c *Cgroup) Freeze(ctx context.Context) error { return c.set(ctx, true) }
+
+// Thaw lets the processes run.
+func (c *Cgroup) Thaw(ctx context.Context) error { return c.set(ctx, false) }
+
+func (c *Cgroup) set(ctx context.Context, frozen bool) error {
+	verb, file, value := "thaw", "freezer.state", "THAWED"
+	switch {
+	case c.unified && frozen:
+		verb, file, value = "freeze", "cgroup.freeze", "1"
+	case c.unified:
+		file, value = "cgroup.freeze", "0"
+	case frozen:
+		verb, value = "freeze", "FROZEN"
+	}
+	for {
+		// Version 1 may need the request again while processes fork.
+		if err := os.WriteFile(filepath.Join(c.dir, file), []byte(value), 0); err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
+		}
+		done, err := c.settled(frozen)
+		if err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s %s: %w", verb, c.dir, context.Cause(ctx))
+		case <-time.After(poll):
+		}
+	}
+}
+
+func (c *Cgroup) settled(frozen bool) (bool, error) {
+	if !c.unified {
+		data, err := os.ReadFile(filepath.Join(c.dir, "freezer.state"))
+		return (strings.TrimSpace(string(data)) == "FROZEN") == frozen && !strings.HasPrefix(string(data), "FREEZING"), err
+	}
+	data, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
+	want := "frozen 0"
+	if frozen {
+		want = "frozen 1"
+	}
+	return strings.Contains(string(data), want), err
+}
+
+// PIDs returns every process of the group and of the groups below it, in the
+// PID namespace of the caller. A group that is gone has none.
+func (c *Cgroup) PIDs() ([]int, error) {
+	var pids []int
+	err := filepath.WalkDir(c.dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV):
+			return nil
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return nil
+		}
+		in, err := readPIDs(filepath.Join(path, "cgroup.procs"))
+		pids = append(pids, in...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of %s: %w", c.dir, err)
+	}
+	return pids, nil
+}
+
+func readPIDs(name string) ([]int, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var pids []int
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		pid, err := strconv.Atoi(s.Text())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		// 0 is a process that our PID namespace has no number for.
+		if pid == 0 {
+			return nil, fmt.Errorf("%s has a process of another PID namespace", name)
+		}
+		pids = append(pids, pid)
+	}
+	if err := s.Err(); err != nil && !errors.Is(err, unix.ENODEV) {
+		return nil, err
+	}
+	return pids, nil
+}

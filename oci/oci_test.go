@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oci_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+)
+
+func TestFindGPUs(t *testing.T) {
+	devices := func(paths ...string) *specs.Spec {
+		s := &specs.Spec{Linux: &specs.Linux{}}
+		for _, p := range paths {
+			s.Linux.Devices = append(s.Linux.Devices, specs.LinuxDevice{Path: p})
+		}
+		return s
+	}
+	mounts := func(paths ...string) *specs.Spec {
+		s := &specs.Spec{}
+		for _, p := range paths {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: p})
+		}
+		return s
+	}
+	legacy := func(hook string, env ...string) *specs.Spec {
+		return &specs.Spec{
+			Process: &specs.Process{Env: env},
+			Hooks:   &specs.Hooks{Prestart: []specs.Hook{{Path: hook}}}, //nolint:staticcheck // what NVIDIA's hook uses
+		}
+	}
+	const hook = "/usr/bin/nvidia-container-runtime-hook"
+	for name, tc := range map[string]struct {
+		spec *specs.Spec
+		want oci.GPUs
+	}{
+		"empty":             {&specs.Spec{}, oci.GPUs{}},
+		"one":               {devices("/dev/nvidiactl", "/dev/nvidia3", "/dev/nvidia-uvm"), oci.GPUs{NVIDIA: true, NVIDIAMinors: []int{3}}},
+		"bind mounts":       {mounts("/dev/nvidia1", "/dev/nvidia0", "/dev/nvidia1"), oci.GPUs{NVIDIA: true, NVIDIAMinors: []int{0, 1}}},
+		"control only":      {devices("/dev/nvidiactl", "/dev/nvidia-uvm"), oci.GPUs{}},
+		"not in /dev":       {mounts("/srv/nvidia0", "/device/nvidia0"), oci.GPUs{}},
+		"legacy hook":       {legacy(hook, "NVIDIA_VISIBLE_DEVICES=all"), oci.GPUs{NVIDIA: true}},
+		"legacy hook, void": {legacy(hook, "NVIDIA_VISIBLE_DEVICES=void"), oci.GPUs{}},
+		"no hook":           {legacy("/bin/other", "NVIDIA_VISIBLE_DEVICES=all"), oci.GPUs{}},
+		"amd":               {devices("/dev/kfd", "/dev/dri/renderD128"), oci.GPUs{AMD: true}},
+		"intel":             {devices("/dev/dri/renderD128"), oci.GPUs{Intel: true}},
+		"nvidia and render": {devices("/dev/nvidia0", "/dev/dri/renderD128"), oci.GPUs{NVIDIA: true, NVIDIAMinors: []int{0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := oci.FindGPUs(tc.spec); !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestParsePolicy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        oci.Policy
+		wrong       []string
+	}{
+		"none": {nil, oci.Policy{Engine: oci.EngineAuto}, nil},
+		"all": {map[string]string{
+			oci.AnnotationEngine: "driver", oci.AnnotationCheckpointExit: "true",
+			oci.AnnotationCheckpointTimeout: "90s", oci.AnnotationTCP: "close", oci.AnnotationNVIDIAIPC: "none",
+		}, oci.Policy{Engine: oci.EngineDriver, CheckpointExit: true, Timeout: 90 * time.Second, TCP: oci.TCPClose, NoLegacyIPC: true}, nil},
+		"wrong": {map[string]string{
+			oci.AnnotationEngine: "magic", oci.AnnotationCheckpointExit: "maybe",
+			oci.AnnotationCheckpointTimeout: "-1s", oci.AnnotationTCP: "", oci.AnnotationNVIDIAIPC: "some",
+		}, oci.Policy{}, []string{oci.AnnotationEngine, oci.AnnotationCheckpointExit, oci.AnnotationCheckpointTimeout, oci.AnnotationTCP, oci.AnnotationNVIDIAIPC}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := oci.ParsePolicy(tc.annotations)
+			if (err != nil) != (tc.wrong != nil) {
+				t.Fatalf("error is %v", err)
+			}
+			for _, key := range tc.wrong {
+				if !strings.Contains(err.Error(), key) {
+					t.Errorf("error %q does not name %s", err, key)
+				}
+			}
+			if tc.wrong == nil && got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRename(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cgroup, hostname, log             string
+		old                               string
+		wantCgroup, wantHostname, wantLog string
+	}{
+		"with a manifest":          {"/default/one", "one", "/var/log/one/one-json.log", "one", "/default/two", "two", "/var/log/two/two-json.log"},
+		"own paths stay":           {"/batch/jobs", "web", "/var/log/one.txt/x", "one", "/batch/jobs", "web", "/var/log/two.txt/x"},
+		"part of a name stays":     {"/default/one1", "one-web", "/var/log/one-a", "one", "/default/one1", "one-web", "/var/log/one-a"},
+		"systemd":                  {"system.slice:ctr:one", "", "", "one", "system.slice:ctr:two", "", ""},
+		"without, default form":    {"/default/x", "x", "/x", "", "/default/two", "x", "/x"},
+		"without, other form":      {"/kubepods/x", "x", "/x", "", "/kubepods/x", "x", "/x"},
+		"without, systemd":         {"a.slice:ctr:x", "", "", "", "a.slice:ctr:x", "", ""},
+		"same id":                  {"/default/two", "two", "/two", "two", "/default/two", "two", "/two"},
+		"short id is the hostname": {"/default/0123456789abcdef", "0123456789ab", "", "0123456789abcdef", "/default/two", "two", ""},
+		"no cgroup path":           {"", "", "", "one", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &specs.Spec{
+				Hostname:    tc.hostname,
+				Linux:       &specs.Linux{CgroupsPath: tc.cgroup},
+				Annotations: map[string]string{"log": tc.log, "other": "one"},
+			}
+			changed := oci.Rename(spec, "default", tc.old, "two")
+			if spec.Linux.CgroupsPath != tc.wantCgroup || spec.Hostname != tc.wantHostname || spec.Annotations["log"] != tc.wantLog {
+				t.Errorf("got %q %q %q", spec.Linux.CgroupsPath, spec.Hostname, spec.Annotations["log"])
+			}
+			if spec.Annotations["other"] != "one" {
+				t.Error("a value that is no path was changed")
+			}
+			if want := tc.cgroup != tc.wantCgroup || tc.hostname != tc.wantHostname || tc.log != tc.wantLog; changed != want {
+				t.Errorf("changed is %t, want %t", changed, want)
+			}
+			if oci.Rename(spec, "default", tc.old, "two") && tc.old != "two" {
+				t.Error("a second time changed it again")
+			}
+		})
+	}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	dir := t.TempDir()
+	want := &specs.Spec{Version: "1.2.0", Hostname: "h", Annotations: map[string]string{"a": "b"}}
+	if err := oci.Save(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := oci.Load(dir)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if _, err := oci.Load(t.TempDir()); err == nil {
+		t.Fatal("an empty bundle has no spec")
+	}
+}

@@ -1,0 +1,377 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint takes a container through a checkpoint and through a
+// restore, all or nothing: the order of the steps, their time-outs, and the way
+// back when one fails (docs/architecture.md).
+//
+// It must not know of containerd's API or a vendor's driver. It holds no lock:
+// its caller sees to it that there is one operation on a container at a time.
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/log"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// Freezer stops and lists the processes of a container.
+type Freezer interface {
+	// Frozen tells whether the processes stand still.
+	Frozen() (bool, error)
+	// Freeze returns once they all do.
+	Freeze(ctx context.Context) error
+	// Thaw lets them run.
+	Thaw(ctx context.Context) error
+	// PIDs lists them, in the host's PID namespace.
+	PIDs() ([]int, error)
+}
+
+// Runtime dumps and ends the processes of a container.
+type Runtime interface {
+	Checkpoint(ctx context.Context, d runc.Dump) error
+	Kill(ctx context.Context) error
+}
+
+// DefaultTimeout bounds a checkpoint and a restore, each, where nobody says
+// otherwise: driver 580 moves 2 GB/s and CRIU 1 GB/s, so a card of 141 GB takes
+// four minutes.
+const DefaultTimeout = 10 * time.Minute
+
+// spareBytes is kept free beside what a dump is known to need.
+const spareBytes = 16 << 20
+
+// Container is the container that is saved or restored.
+type Container struct {
+	// Init is the PID of its first process on the host.
+	Init    int
+	GPU     GPU
+	Cgroup  Freezer
+	Runtime Runtime
+	// Minors are the numbers of the GPUs' device nodes that it can see.
+	Minors []int
+	// Timeout bounds the operation, and each step of the way back.
+	Timeout time.Duration
+
+	proc procfs
+}
+
+// Request is what a checkpoint is to do.
+type Request struct {
+	runc.Dump
+	// Manifest has what the caller knows: container, host and options.
+	Manifest snapshot.Manifest
+}
+
+func (c *Container) procfs() procfs {
+	if c.proc == "" {
+		return "/proc"
+	}
+	return c.proc
+}
+
+func (c *Container) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("the operation took longer than its time-out of %s (annotation io.hetgpu.checkpoint.timeout)", c.Timeout))
+}
+
+// saving is one checkpoint under way.
+type saving struct {
+	*Container
+	Request
+	phases
+	undo   rollback
+	frozen bool
+	procs  []gpuplugin.Process
+}
+
+// Checkpoint fills r.Dir with a snapshot. On error the container is in the
+// state in which it was found, and the directory as it was: the error says
+// which step failed, and what of the way back did, if anything.
+func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Manifest, err error) {
+	ctx, cancel := c.timeout(ctx)
+	defer cancel()
+	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.undo.run(ctx))
+		}
+	}()
+	before, err := snapshot.List(r.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PhasePreflight, err)
+	}
+	s.undo.add("remove the images", func(context.Context) error { return snapshot.Remove(before) })
+	if err := s.stop(ctx); err != nil {
+		return nil, err
+	}
+	return s.save(ctx)
+}
+
+// stop brings the container to a stand with no GPU state outside its
+// processes' memory.
+func (s *saving) stop(ctx context.Context) error {
+	var err error
+	if s.frozen, err = s.Cgroup.Frozen(); err != nil {
+		return fmt.Errorf("%s: %w", PhasePreflight, err)
+	}
+	// The driver answers for a process only while it runs.
+	if s.frozen && s.GPU.Engine() != snapshot.EngineNone {
+		if err := s.thaw(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.run(ctx, PhasePreflight, s.preflight); err != nil {
+		return err
+	}
+	if len(s.procs) > 0 {
+		if err := s.suspend(ctx); err != nil {
+			return err
+		}
+	}
+	return s.freeze(ctx)
+}
+
+// thaw lets the container run; the way back freezes it again.
+func (s *saving) thaw(ctx context.Context) error {
+	if err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw); err != nil {
+		return err
+	}
+	s.undo.add(PhaseFreeze, s.Cgroup.Freeze)
+	return nil
+}
+
+// freeze stops the container for the dump. CRIU could do it too; but between
+// the driver's checkpoint and the dump nothing of the processes should change,
+// and a container that is to end must not run once its state was taken.
+func (s *saving) freeze(ctx context.Context) error {
+	if err := s.run(ctx, PhaseFreeze, s.Cgroup.Freeze); err != nil {
+		return err
+	}
+	if s.frozen && len(s.procs) == 0 {
+		return nil // as it was found
+	}
+	s.undo.add(PhaseThaw, s.Cgroup.Thaw)
+	return nil
+}
+
+func (s *saving) suspend(ctx context.Context) error {
+	if err := s.run(ctx, PhaseLock, func(ctx context.Context) error { return s.GPU.Lock(ctx, s.procs) }); err != nil {
+		return err
+	}
+	s.undo.add(PhaseResume, func(ctx context.Context) error { return s.GPU.Undo(ctx, s.procs) })
+	return s.run(ctx, PhaseSuspend, func(ctx context.Context) error { return s.GPU.Suspend(ctx, s.procs) })
+}
+
+// preflight finds every reason why the container can't be saved, before
+// anything is changed.
+func (s *saving) preflight(ctx context.Context) error {
+	pids, err := s.Cgroup.PIDs()
+	if err != nil {
+		return err
+	}
+	if s.procs, err = s.GPU.Processes(ctx, pids); err != nil {
+		return err
+	}
+	var reasons []error
+	for _, p := range s.procs {
+		switch inside, err := s.procfs().descends(p.PID, s.Init); {
+		case err != nil:
+			reasons = append(reasons, err)
+		case !inside:
+			reasons = append(reasons, fmt.Errorf("process %d holds GPU state and was started in the container by exec: only the first process and its descendants can be saved", p.PID))
+		}
+	}
+	var used uint64
+	if len(s.procs) > 0 {
+		reasons = append(reasons, s.GPU.Prepare(ctx, s.procs))
+		if used, err = s.describe(ctx); err != nil {
+			reasons = append(reasons, err)
+		}
+	}
+	reasons = append(reasons, s.space(pids, used))
+	return errors.Join(reasons...)
+}
+
+// describe fills in what the manifest says of GPUs, and returns the device
+// memory in use.
+func (s *saving) describe(ctx context.Context) (uint64, error) {
+	m := &s.Manifest
+	var err error
+	if m.Processes, err = s.procfs().describe(s.procs); err != nil {
+		return 0, err
+	}
+	host, err := s.GPU.Inventory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	usage, err := s.GPU.Usage(ctx, s.procs)
+	if err != nil {
+		return 0, err
+	}
+	m.Host.Driver, m.Host.API = host.Driver, host.API
+	var sum uint64
+	for _, d := range visible(host.Devices, s.Minors) {
+		d.UsedBytes = usage[d.UUID]
+		sum += d.UsedBytes
+		m.Devices = append(m.Devices, d)
+	}
+	return sum, nil
+}
+
+// visible picks the devices of a container; without numbers it sees them all.
+func visible(devices []gpuplugin.Device, minors []int) []gpuplugin.Device {
+	if len(minors) == 0 {
+		return devices
+	}
+	var seen []gpuplugin.Device
+	for _, minor := range minors {
+		for _, d := range devices {
+			if d.Minor == minor {
+				seen = append(seen, d)
+			}
+		}
+	}
+	return seen
+}
+
+// space compares what the dump needs at the least with what is free.
+func (s *saving) space(pids []int, used uint64) error {
+	anonymous, err := s.procfs().anonymous(pids)
+	if err != nil {
+		return err
+	}
+	free, err := snapshot.FreeSpace(s.Dir)
+	if err != nil {
+		return err
+	}
+	// An incremental dump writes what changed, which nobody knows yet.
+	if need := anonymous + used + spareBytes; s.Parent == "" && free < need {
+		return fmt.Errorf("no space for the snapshot: %s has %d MiB free, and at least %d MiB are needed (%d MiB of memory and %d MiB of GPU memory); free some, or name another directory",
+			s.Dir, free>>20, need>>20, anonymous>>20, used>>20)
+	}
+	return nil
+}
+
+// save dumps the container, which stands still, and lets it go on or ends it.
+func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
+	follower, err := snapshot.Follow(ctx, s.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PhaseDump, err)
+	}
+	defer follower.Stop()
+	dump := s.Dump
+	// CRIU ends the processes only where their connections have to be kept:
+	// else they end after the manifest is on disk, so that no failure costs
+	// both the container and the snapshot.
+	dump.Exit = s.Exit && s.TCPEstablished
+	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.Runtime.Checkpoint(ctx, dump) }); err != nil {
+		return nil, err
+	}
+	if dump.Exit {
+		s.undo.steps = nil // nothing is left to go back to
+	}
+	m := &s.Manifest
+	m.Version, m.Engine, m.Created = snapshot.Version, s.engine(), time.Now()
+	seal := func(ctx context.Context) (err error) {
+		m.Files, err = follower.Seal(ctx)
+		return err
+	}
+	if s.Exit {
+		err = s.end(ctx, seal, dump.Exit)
+	} else {
+		err = s.goOn(ctx, seal)
+	}
+	m.Phases = s.done
+	return m, err
+}
+
+func (s *saving) engine() string {
+	if len(s.procs) == 0 {
+		return snapshot.EngineNone
+	}
+	return s.GPU.Engine()
+}
+
+// end seals the snapshot and ends the container.
+func (s *saving) end(ctx context.Context, seal func(context.Context) error, ended bool) error {
+	if err := s.run(ctx, PhaseSeal, seal); err != nil {
+		return err
+	}
+	if err := s.writeManifest(ctx); err != nil || ended {
+		return err
+	}
+	return s.run(ctx, PhaseKill, func(ctx context.Context) error {
+		if err := s.Runtime.Kill(ctx); err != nil {
+			return err
+		}
+		// A frozen process of a version 1 cgroup dies once it is thawed.
+		return s.Cgroup.Thaw(ctx)
+	})
+}
+
+// goOn brings the GPUs back while the digests are finished, and the container
+// into the state in which it was found.
+func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) error {
+	var sealing phases
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return sealing.run(gctx, PhaseSeal, seal) })
+	// Once the dump is complete, the way forward and the way back are one and
+	// the same; it is gone even if the seal fails.
+	resumeErr := s.resume(ctx)
+	sealErr := group.Wait()
+	s.done = append(s.done, sealing.done...)
+	if sealErr != nil {
+		return errors.Join(sealErr, resumeErr)
+	}
+	if err := s.writeManifest(ctx); err != nil {
+		return errors.Join(err, resumeErr)
+	}
+	if resumeErr != nil {
+		// The only good copy of the state may be this one.
+		s.undo.steps = nil
+		return fmt.Errorf("the container could not be brought back, and its snapshot in %s is complete and was kept: %w", s.Dir, resumeErr)
+	}
+	return nil
+}
+
+// resume undoes the stop, step by step. What it did is dropped from the way
+// back; only the removal of the images stays there.
+func (s *saving) resume(ctx context.Context) error {
+	images := s.undo.steps[:1:1]
+	stopped := rollback{steps: s.undo.steps[1:], timeout: s.undo.timeout}
+	s.undo.steps = images
+	if len(s.procs) == 0 {
+		return stopped.run(ctx)
+	}
+	err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw)
+	if err == nil {
+		err = s.run(ctx, PhaseResume, func(ctx context.Context) error { return s.GPU.Resume(ctx, s.procs, nil) })
+	}
+	if err == nil && s.frozen {
+		err = s.run(ctx, PhaseFreeze, s.Cgroup.Freeze)
+	}
+	if err == nil {
+		return nil
+	}
+	if again := stopped.run(ctx); again != nil {
+		return errors.Join(err, again)
+	}
+	log.G(ctx).WithError(err).Warn("the container is back, at the second try")
+	return nil
+}
+
+func (s *saving) writeManifest(ctx context.Context) error {
+	s.Manifest.Phases = s.done
+	return s.run(ctx, PhaseManifest, func(ctx context.Context) error { return snapshot.Write(ctx, s.Dir, &s.Manifest) })
+}

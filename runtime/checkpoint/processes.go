@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// procfs reads what the kernel says of processes.
+type procfs string
+
+// status returns the named lines of /proc/PID/status.
+func (p procfs) status(pid int, names ...string) (map[string]string, error) {
+	f, err := os.Open(filepath.Join(string(p), strconv.Itoa(pid), "status"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	values := make(map[string]string, len(names))
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		if name, value, ok := strings.Cut(s.Text(), ":"); ok && slices.Contains(names, name) {
+			values[name] = strings.TrimSpace(value)
+		}
+	}
+	return values, s.Err()
+}
+
+// nsPIDs returns the process's PID in each PID namespace below ours, outermost
+// first; its PID in ours if it is in ours.
+func (p procfs) nsPIDs(pid int) ([]int, error) {
+	values, err := p.status(pid, "NSpid")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(values["NSpid"]) {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("NSpid of process %d: %w", pid, err)
+		}
+		pids = append(pids, n)
+	}
+	switch len(pids) {
+	case 0:
+		return nil, fmt.Errorf("process %d has no NSpid", pid)
+	case 1:
+		return pids, nil
+	}
+	return pids[1:], nil
+}
+
+// descends tells whether the process is root or one of its descendants, which
+// is what CRIU dumps: a process that entered by exec is not.
+func (p procfs) descends(pid, root int) (bool, error) {
+	for pid != root {
+		if pid <= 1 {
+			return false, nil
+		}
+		values, err := p.status(pid, "PPid")
+		if err != nil {
+			return false, err
+		}
+		if pid, err = strconv.Atoi(values["PPid"]); err != nil {
+			return false, fmt.Errorf("PPid: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// anonymous returns the bytes of anonymous memory of the processes, which is
+// the least that CRIU will write. A process that has exited has none.
+func (p procfs) anonymous(pids []int) (uint64, error) {
+	var sum uint64
+	for _, pid := range pids {
+		values, err := p.status(pid, "RssAnon")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		// A kernel thread or zombie has no such line.
+		if value, ok := strings.CutSuffix(values["RssAnon"], " kB"); ok {
+			kb, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("RssAnon of process %d: %w", pid, err)
+			}
+			sum += kb << 10
+		}
+	}
+	return sum, nil
+}
+
+// describe makes the manifest's list of the processes that hold GPU state.
+func (p procfs) describe(procs []gpuplugin.Process) ([]snapshot.Process, error) {
+	list := make([]snapshot.Process, 0, len(procs))
+	for _, proc := range procs {
+		ns, err := p.nsPIDs(proc.PID)
+		if err != nil {
+			return nil, err
+		}
+		comm, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(proc.PID), "comm"))
+		if err != nil {
+			return nil, err
+		}
+		// A lock, ours or another tool's, does not outlive a restore.
+		state := proc.State
+		if state == gpuplugin.StateLocked {
+			state = gpuplugin.StateRunning
+		}
+		list = append(list, snapshot.Process{NSPIDs: ns, Command: strings.TrimSpace(string(comm)), State: state})
+	}
+	return list, nil
+}
+
+// find returns the host's PIDs of a manifest's processes among pids, in their
+// order. It fails if one is not there.
+func (p procfs) find(saved []snapshot.Process, pids []int) ([]gpuplugin.Process, error) {
+	byNS := make(map[string]int, len(pids))
+	for _, pid := range pids {
+		ns, err := p.nsPIDs(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		byNS[fmt.Sprint(ns)] = pid
+	}
+	procs := make([]gpuplugin.Process, 0, len(saved))
+	for _, s := range saved {
+		pid, ok := byNS[fmt.Sprint(s.NSPIDs)]
+		if !ok {
+			return nil, fmt.Errorf("process %v (%s) of the snapshot, which held GPU state, is not among the restored ones", s.NSPIDs, s.Command)
+		}
+		procs = append(procs, gpuplugin.Process{PID: pid, State: s.State})
+	}
+	return procs, nil
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultCRIUConfig is the file that runc passes to CRIU for a container
+// without the annotation org.criu.config (runc 1.5,
+// libcontainer/criu_linux.go).
+const DefaultCRIUConfig = "/etc/criu/runc.conf"
+
+// NetworkLock is how CRIU keeps packets away from the connections that it
+// saves.
+type NetworkLock string
+
+// The values of CRIU's option network-lock.
+const (
+	LockIPTables NetworkLock = "iptables"
+	LockNFTables NetworkLock = "nftables"
+	LockSkip     NetworkLock = "skip"
+)
+
+// CRIUConfig is what runc's flags can't say, for one operation. CRIU reads it
+// after runc's request, and it wins.
+type CRIUConfig struct {
+	// NetworkLock is for a dump; a restore takes it from the images.
+	NetworkLock NetworkLock
+	// Timeout bounds CRIU's own waits, by default 10 s (CRIU 4.2,
+	// criu/include/cr_options.h, DEFAULT_TIMEOUT).
+	Timeout time.Duration
+	// TCPEstablished and TCPClose are the two ways with TCP connections.
+	TCPEstablished, TCPClose bool
+	ExternalUnixSockets      bool
+	FileLocks                bool
+	Terminal                 bool
+	// LogLevel is CRIU's verbosity, 0 for the one that runc asks for.
+	LogLevel int
+	// User is the user's own file; its lines come last and win over ours. It
+	// may be missing, as for CRIU.
+	User string
+}
+
+// Write writes the configuration file.
+func (c CRIUConfig) Write(name string) error {
+	var b strings.Builder
+	b.WriteString("# Written by the hetGPU shim for one operation.\n")
+	if c.NetworkLock != "" && c.NetworkLock != LockIPTables {
+		fmt.Fprintln(&b, "network-lock", c.NetworkLock)
+	}
+	if c.Timeout > 0 {
+		fmt.Fprintln(&b, "timeout", max(1, int(c.Timeout.Seconds())))
+	}
+	if c.LogLevel > 0 {
+		fmt.Fprintln(&b, "verbosity", strconv.Itoa(c.LogLevel))
+	}
+	for _, flag := range []struct {
+		name string
+		on   bool
+	}{
+		{"tcp-established", c.TCPEstablished},
+		{"tcp-close", c.TCPClose},
+		{"ext-unix-sk", c.ExternalUnixSockets},
+		{"file-locks", c.FileLocks},
+		{"shell-job", c.Terminal},
+	} {
+		if flag.on {
+			b.WriteString(flag.name + "\n")
+		}
+	}
+	if c.User != "" {
+		user, err := os.ReadFile(c.User)
+		switch {
+		case err == nil:
+			fmt.Fprintf(&b, "# From %s:\n%s\n", strconv.Quote(c.User), user)
+		case !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("read the user's CRIU configuration: %w", err)
+		}
+	}
+	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
+		return fmt.Errorf("write the CRIU configuration: %w", err)
+	}
+	return nil
+}
