@@ -7,7 +7,7 @@
 # then it takes about a second. Two runs at once wait for each other.
 #
 #   hack/setup.sh                everything
-#   hack/setup.sh PART...        packages, criu, containerd, runc, nerdctl, lint
+#   hack/setup.sh PART...        packages, criu, runc, containerd, nerdctl, lint, gotestsum
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -101,11 +101,13 @@ build_nerdctl() {
 		-ldflags "-s -w -X github.com/containerd/nerdctl/v2/pkg/version.Version=v$version" ./cmd/nerdctl
 }
 
-build_golangci_lint() {
-	local version=$1 out=$2
-	(cd / && GOBIN=$out CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go install -trimpath -ldflags '-s -w' \
-		"github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$version")
+# go_install PACKAGE VERSION OUT builds a program that is published as a module
+# that depends on nothing but other modules.
+go_install() {
+	(cd / && GOBIN=$3 CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go install -trimpath -ldflags '-s -w' "$1@v$2")
 }
+build_golangci_lint() { go_install github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$1" "$2"; }
+build_gotestsum() { go_install gotest.tools/gotestsum "$1" "$2"; }
 
 # criu_works BINARY: is it new enough, and does it agree with this kernel?
 criu_works() {
@@ -184,11 +186,12 @@ setup_containerd() {
 setup_runc() { cached runc "$RUNC_VERSION" build_runc; }
 setup_nerdctl() { cached nerdctl "$NERDCTL_VERSION" build_nerdctl; }
 setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
+setup_gotestsum() { cached gotestsum "$GOTESTSUM_VERSION" build_gotestsum; }
 
-[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl lint
+[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl lint gotestsum
 for part; do
 	case $part in
-	packages | criu | runc | containerd | nerdctl | lint) "setup_$part" ;;
+	packages | criu | runc | containerd | nerdctl | lint | gotestsum) "setup_$part" ;;
 	*) die "unknown part '$part'" ;;
 	esac
 done

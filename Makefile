@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+# The runtime that the integration tests run. "io.containerd.runc.v2" is the
+# stock shim, as a reference for the same tests.
+RUNTIME ?= io.hetgpu.v2
+# A regular expression that picks integration tests.
+RUN     ?= .
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/hetgpu/containerd-shim-hetgpu/internal/version.Version=$(VERSION)
+COMMANDS := $(notdir $(wildcard cmd/*))
+# Only what calls a driver's library needs cgo; the rest is static.
+CGO_COMMANDS := hetgpu-gpu
+
+export HETGPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hetgpu
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install and build everything that the machine needs
+	@hack/setup.sh
+
+.PHONY: build
+build: $(addprefix bin/,$(COMMANDS)) ## build our programs into bin/
+
+# Go knows what is up to date.
+.PHONY: $(addprefix bin/,$(COMMANDS))
+$(addprefix bin/,$(COMMANDS)): bin/%:
+	CGO_ENABLED=$(if $(filter $*,$(CGO_COMMANDS)),1,0) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+.PHONY: install
+install: build ## install our programs below DESTDIR and PREFIX
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install $(addprefix bin/,$(COMMANDS)) '$(DESTDIR)$(PREFIX)/bin/'
+
+.PHONY: test
+test: ## set up, lint, unit tests with the race detector, integration tests
+	@hack/test.sh
+
+.PHONY: unit
+unit: ## unit tests with the race detector
+	@hack/gotest.sh -race ./...
+
+.PHONY: integration
+integration: build ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
+	@GOTESTSUM_FORMAT=testname hack/gotest.sh -tags integration -run '$(RUN)' -timeout 25m ./integration/... -args -runtime $(RUNTIME)
+
+.PHONY: demo
+demo: setup build ## run, checkpoint and restore a container, step by step
+	@hack/demo.sh
+
+.PHONY: lint
+lint: ## golangci-lint, go mod tidy, formatting
+	@hack/lint.sh
+
+.PHONY: fmt
+fmt: ## format Go and fix what the linters can
+	@hack/lint.sh --fix
+
+.PHONY: generate
+generate: ## regenerate generated files
+	go generate ./...
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin dist

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testbed
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Installed knows where "make setup" and "make build" put programs.
+type Installed struct {
+	root     string
+	cache    string
+	versions map[string]string
+}
+
+// FindInstalled reads hack/versions.env of the tree with the given root.
+func FindInstalled(root string) (*Installed, error) {
+	file, err := os.Open(filepath.Join(root, "hack", "versions.env"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	in := &Installed{root: root, versions: map[string]string{}}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		key, value, ok := strings.Cut(lines.Text(), "=")
+		if ok && !strings.HasPrefix(key, "#") {
+			in.versions[key] = strings.Trim(value, `"`)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	in.cache, err = cacheDir()
+	return in, err
+}
+
+// cacheDir follows hack/lib.sh.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("HETGPU_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "hetgpu"), err
+}
+
+// Containerds are the versions of the daemon to test with, the main one first.
+func (in *Installed) Containerds() []string {
+	return []string{in.versions["CONTAINERD_VERSION"], in.versions["CONTAINERD_OLD_VERSION"]}
+}
+
+// Path is a Config.Path for the given version of containerd.
+func (in *Installed) Path(containerd string) ([]string, error) {
+	path := []string{filepath.Join(in.root, "bin")}
+	for _, program := range [][2]string{
+		{"containerd", containerd},
+		{"runc", in.versions["RUNC_VERSION"]},
+		{"nerdctl", in.versions["NERDCTL_VERSION"]},
+	} {
+		dir := filepath.Join(in.cache, program[0]+"-"+program[1], "bin")
+		if _, err := os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("%s %s is missing, run 'make setup': %w", program[0], program[1], err)
+		}
+		path = append(path, dir)
+	}
+	return append(path, filepath.Join(criuPrefix(), "bin")), nil
+}
+
+// criuPrefix follows hack/lib.sh. Where the distribution's CRIU works, nothing
+// is there and PATH finds that one.
+func criuPrefix() string {
+	if dir := os.Getenv("HETGPU_CRIU_PREFIX"); dir != "" {
+		return dir
+	}
+	return "/opt/hetgpu/criu"
+}
