@@ -17,9 +17,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
 )
 
 // Prefix is where `make setup` installs a CRIU of its own, with its libraries,
@@ -117,7 +117,7 @@ func executable(path string) error {
 
 // ReadVersion asks the program for its version.
 func ReadVersion(ctx context.Context, path string) (Version, error) {
-	out, err := run(ctx, versionTimeout, path, "--version")
+	out, err := execx.Output(ctx, versionTimeout, path, "--version")
 	if err != nil {
 		return Version{}, fmt.Errorf("%s --version: %w; %s", path, err, Advice)
 	}
@@ -133,7 +133,7 @@ var versionLine = regexp.MustCompile(`(?m)^Version:\s*(\d{1,6})\.(\d{1,6})(?:\.(
 func parseVersion(out string) (Version, error) {
 	m := versionLine.FindStringSubmatch(out)
 	if m == nil {
-		return Version{}, fmt.Errorf("no version in its output %q", lastLines(out))
+		return Version{}, fmt.Errorf("no version in its output %q", execx.LastLines(out, 5))
 	}
 	var v Version
 	for i, s := range m[1:] {
@@ -147,7 +147,7 @@ func parseVersion(out string) (Version, error) {
 
 // Check runs `criu check`, which needs root.
 func Check(ctx context.Context, path string) error {
-	if _, err := run(ctx, checkTimeout, path, "check"); err != nil {
+	if _, err := execx.Output(ctx, checkTimeout, path, "check"); err != nil {
 		return fmt.Errorf("%w: %s: %w; %s", ErrCheck, path, err, Advice)
 	}
 	return nil
@@ -168,35 +168,4 @@ func Probe(ctx context.Context, configured string) (Tool, error) {
 		return Tool{}, fmt.Errorf("%w: %s is version %s, %s is needed; %s", ErrTooOld, path, v, MinVersion, Advice)
 	}
 	return Tool{Path: path, Version: v}, nil
-}
-
-// run returns what the program printed; its error has the last lines of it.
-func run(ctx context.Context, timeout time.Duration, path string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	// It may have children, which must neither stay nor hold us up by keeping
-	// the pipe open.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	switch {
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case err != nil:
-		return "", fmt.Errorf("%w: %s", err, lastLines(string(out)))
-	}
-	return string(out), nil
-}
-
-// lastLines cuts a tool's output to what fits into an error.
-func lastLines(out string) string {
-	const most = 5
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	lines = lines[max(0, len(lines)-most):]
-	for i, line := range lines {
-		lines[i] = strings.ToValidUTF8(strings.TrimSpace(line[:min(len(line), 300)]), "?")
-	}
-	return strings.Join(lines, " | ")
 }

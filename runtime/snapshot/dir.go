@@ -62,7 +62,7 @@ func FreeSpace(dir string) (uint64, error) {
 	if err := unix.Statfs(existing, &st); err != nil {
 		return 0, fmt.Errorf("free space: statfs %s: %w", existing, err)
 	}
-	size := uint64(st.Bsize) //nolint:gosec // the kernel gives no negative block size
+	size := uint64(st.Bsize)
 	if st.Bavail > math.MaxUint64/max(size, 1) {
 		return math.MaxUint64, nil
 	}

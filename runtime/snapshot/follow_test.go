@@ -21,12 +21,15 @@ import (
 // await waits until ok, which something else brings about.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
 	for !ok() {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("no %s within 30 s", what)
+		case <-tick.C:
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -123,15 +126,18 @@ func TestFollowHashesWhileFilesGrow(t *testing.T) {
 func TestFollowNoticesChanges(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, f *Follower, dir, name string){
 		"replaced": func(t *testing.T, _ *Follower, dir, name string) {
+			t.Helper()
 			appendTo(t, dir, "new", random(ChunkSize+2*settle))
 			if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"cut": func(t *testing.T, _ *Follower, dir, name string) {
+			t.Helper()
 			put(t, dir, name, "short")
 		},
 		"cut and written again": func(t *testing.T, f *Follower, dir, name string) {
+			t.Helper()
 			put(t, dir, name, "")
 			f.mu.Lock()
 			g := f.files[name]
@@ -284,7 +290,7 @@ func TestFollowBeforeTheDirectory(t *testing.T) {
 func BenchmarkDigest(b *testing.B) {
 	const size = 8 * ChunkSize
 	path := filepath.Join(b.TempDir(), "pages-1.img")
-	f, err := os.Create(path)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,6 +34,20 @@ type Snapshot struct {
 // Its error is [ErrNoManifest], [ErrNewerVersion], [ErrCorrupt], or one of the
 // file system.
 func Open(dir string) (*Snapshot, error) {
+	m, err := ReadManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Dir: dir, Manifest: m}
+	if err := s.compare(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ReadManifest reads the manifest of a directory alone. Its errors are those
+// of [Open].
+func ReadManifest(dir string) (*Manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	data, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,11 +64,7 @@ func Open(dir string) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s := &Snapshot{Dir: dir, Manifest: m}
-	if err := s.compare(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return m, nil
 }
 
 func readManifest(dir string) (_ []byte, err error) {

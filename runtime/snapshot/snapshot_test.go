@@ -45,7 +45,7 @@ func put(t *testing.T, dir, name, content string) {
 // big writes a file of the size, with a few bytes that are not zero.
 func big(t *testing.T, dir, name string, size int64) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, name))
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,43 +176,47 @@ func TestVerifyFindsChanges(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	write := func(name, content string) func(string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600) }
+	}
+	del := func(name string) func(string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
+	}
+	// instead removes the file and makes another thing of its name.
+	instead := func(name string, put func(path string) error) func(string) error {
+		return func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, name)), put(filepath.Join(dir, name)))
+		}
+	}
+	link := func(path string) error { return os.Symlink("/dev/zero", path) }
+	pipe := func(path string) error { return unix.Mkfifo(path, 0o600) }
+	mkdir := func(path string) error { return os.Mkdir(path, 0o700) }
 	for _, tc := range []struct {
 		name string
-		edit func(t *testing.T, dir string)
+		edit func(dir string) error
 		want error
 		text string
 	}{
-		{"no manifest", func(t *testing.T, dir string) { remove(t, dir, ManifestName) }, ErrNoManifest, ""},
-		{"manifest is a link", func(t *testing.T, dir string) { relink(t, dir, ManifestName) }, unix.ELOOP, ManifestName},
-		{"manifest is a pipe", func(t *testing.T, dir string) {
-			remove(t, dir, ManifestName)
-			if err := unix.Mkfifo(filepath.Join(dir, ManifestName), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, nil, "no regular file"},
-		{"manifest changed", func(t *testing.T, dir string) { flip(t, filepath.Join(dir, ManifestName), 120) }, ErrCorrupt, ManifestName},
-		{"newer", func(t *testing.T, dir string) { put(t, dir, ManifestName, string(envelope(`{"version":2}`))) }, ErrNewerVersion, ManifestName},
-		{"missing", func(t *testing.T, dir string) { remove(t, dir, "core-1.img") }, ErrCorrupt, "core-1.img is missing"},
-		{"short", func(t *testing.T, dir string) { put(t, dir, "core-1.img", "regist") }, ErrCorrupt, "6 bytes"},
-		{"long", func(t *testing.T, dir string) { put(t, dir, "core-1.img", "registers!") }, ErrCorrupt, "10 bytes"},
-		{"a link", func(t *testing.T, dir string) { relink(t, dir, "core-1.img") }, ErrCorrupt, "no regular file"},
-		{"a directory", func(t *testing.T, dir string) {
-			remove(t, dir, "core-1.img")
-			if err := os.Mkdir(filepath.Join(dir, "core-1.img"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}, ErrCorrupt, "no regular file"},
-		{"image too many", func(t *testing.T, dir string) { put(t, dir, "pages-2.img", "x") }, ErrCorrupt, "pages-2.img is not in the manifest"},
-		{"data file too many", func(t *testing.T, dir string) { put(t, dir, "hetgpu-more", "x") }, ErrCorrupt, "hetgpu-more"},
-		{"parent", func(t *testing.T, dir string) {
-			if err := os.Symlink("..", filepath.Join(dir, "parent")); err != nil {
-				t.Fatal(err)
-			}
-		}, ErrCorrupt, "parent"},
+		{"no manifest", del(ManifestName), ErrNoManifest, ""},
+		{"manifest is a link", instead(ManifestName, link), unix.ELOOP, ManifestName},
+		{"manifest is a pipe", instead(ManifestName, pipe), nil, "no regular file"},
+		{"manifest changed", write(ManifestName, "{}"), ErrCorrupt, ManifestName},
+		{"newer", write(ManifestName, string(envelope(`{"version":2}`))), ErrNewerVersion, ManifestName},
+		{"missing", del("core-1.img"), ErrCorrupt, "core-1.img is missing"},
+		{"short", write("core-1.img", "regist"), ErrCorrupt, "6 bytes"},
+		{"long", write("core-1.img", "registers!"), ErrCorrupt, "10 bytes"},
+		{"a link", instead("core-1.img", link), ErrCorrupt, "no regular file"},
+		{"a pipe", instead("core-1.img", pipe), ErrCorrupt, "no regular file"},
+		{"a directory", instead("core-1.img", mkdir), ErrCorrupt, "no regular file"},
+		{"image too many", write("pages-2.img", "x"), ErrCorrupt, "pages-2.img is not in the manifest"},
+		{"data file too many", write("hetgpu-more", "x"), ErrCorrupt, "hetgpu-more"},
+		{"parent", func(dir string) error { return os.Symlink("..", filepath.Join(dir, "parent")) }, ErrCorrupt, "parent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := sealed(t)
-			tc.edit(t, dir)
+			if err := tc.edit(dir); err != nil {
+				t.Fatal(err)
+			}
 			s, err := Open(dir)
 			if err == nil || (tc.want != nil && !errors.Is(err, tc.want)) || !strings.Contains(err.Error(), tc.text) || s != nil {
 				t.Fatalf("Open = %v, %v; want %v with %q", s, err, tc.want, tc.text)
@@ -236,7 +240,10 @@ func TestVerifyFollowsNoLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relink(t, dir, "core-1.img")
+	path := filepath.Join(dir, "core-1.img")
+	if err := errors.Join(os.Rename(path, path+".log"), os.Symlink("core-1.img.log", path)); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Verify(t.Context(), nil); !errors.Is(err, unix.ELOOP) {
 		t.Fatalf("Verify: %v", err)
 	}
@@ -256,25 +263,6 @@ func TestIncremental(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func remove(t *testing.T, dir, name string) {
-	t.Helper()
-	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// relink puts a link to the file's contents in its place.
-func relink(t *testing.T, dir, name string) {
-	t.Helper()
-	path, moved := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)
-	if err := os.Rename(path, moved); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(moved, path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -402,7 +390,9 @@ func TestRemoveWhatWasMissing(t *testing.T) {
 	if got := namesIn(t, filepath.Join(top, "a")); !slices.Equal(got, []string{"somebody-else"}) {
 		t.Fatalf("left %v", got)
 	}
-	remove(t, filepath.Join(top, "a"), "somebody-else")
+	if err := os.Remove(filepath.Join(top, "a", "somebody-else")); err != nil {
+		t.Fatal(err)
+	}
 	if err := Remove(before); err != nil {
 		t.Fatal(err)
 	}
