@@ -15,7 +15,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
@@ -23,6 +25,9 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 )
+
+// versionTimeout bounds a question that takes milliseconds.
+const versionTimeout = 5 * time.Second
 
 // Container is one container of the OCI runtime.
 type Container struct {
@@ -146,16 +151,12 @@ func (c *Container) Kill(ctx context.Context) error {
 
 // run runs one command of the runtime.
 func (c *Container) run(ctx context.Context, step string, args ...string) error {
-	binary := c.Binary
-	if binary == "" {
-		binary = "runc"
-	}
 	global := []string{"--root", c.Root}
 	if c.SystemdCgroup {
 		global = append(global, "--systemd-cgroup")
 	}
 	var out bytes.Buffer
-	cmd := execx.Command(ctx, binary, append(global, args...)...)
+	cmd := execx.Command(ctx, c.binary(), append(global, args...)...)
 	cmd.Env = c.env()
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := execx.Run(ctx, cmd)
@@ -167,20 +168,43 @@ func (c *Container) run(ctx context.Context, step string, args ...string) error 
 	return &Error{Step: step, Err: err, Message: execx.LastLines(out.String(), 4)}
 }
 
-// env makes runc find the CRIU program that we chose: it looks for "criu".
-func (c *Container) env() []string {
-	var env []string
+// Delete removes what is left of the container, alive or not.
+func (c *Container) Delete(ctx context.Context) error {
+	return c.run(ctx, "runc delete", "delete", "--force", c.ID)
+}
+
+// Version returns the runtime's name and version as it prints them.
+func (c *Container) Version(ctx context.Context) (string, error) {
+	out, err := execx.Output(ctx, versionTimeout, c.binary(), "--version")
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", c.binary(), err)
+	}
+	first, _, _ := strings.Cut(out, "\n")
+	return strings.TrimSpace(first), nil
+}
+
+func (c *Container) binary() string {
+	if c.Binary == "" {
+		return "runc"
+	}
+	return c.Binary
+}
+
+// Path is the value of PATH with which the runtime finds the CRIU program that
+// was chosen: it looks for "criu".
+func (c *Container) Path() string {
 	path := os.Getenv("PATH")
-	for _, e := range os.Environ() {
-		// NOTIFY_SOCKET is systemd's, and would make runc wait for it.
-		if !strings.HasPrefix(e, "PATH=") && !strings.HasPrefix(e, "NOTIFY_SOCKET=") {
-			env = append(env, e)
-		}
-	}
 	if c.CRIU != "" {
-		path = filepath.Dir(c.CRIU) + ":" + path
+		path = filepath.Dir(c.CRIU) + string(filepath.ListSeparator) + path
 	}
-	return append(env, "PATH="+path)
+	return path
+}
+
+// env is the runtime's environment. NOTIFY_SOCKET is systemd's, and would make
+// it wait for a daemon's answer.
+func (c *Container) env() []string {
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") })
+	return append(env, "PATH="+c.Path())
 }
 
 // explain adds CRIU's words to err and keeps its log.

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the host's configuration file, which has the defaults
+// for what a container's annotations can ask for. A host without the file has
+// the defaults below. docs/formats.md describes it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+const (
+	// Path is the configuration file.
+	Path = "/etc/hetgpu/config.toml"
+	// Env names another one; containerd passes its environment on to shims.
+	Env = "HETGPU_CONFIG"
+)
+
+// Config is the configuration of a host.
+type Config struct {
+	// Helper is the device helper's program: a path, or a name that is looked
+	// up beside our own program and in PATH.
+	Helper string `toml:"helper"`
+	// LogDir is where the logs of failed dumps and restores are kept.
+	LogDir string `toml:"log_dir"`
+	// StateDir keeps, until the next boot, what was found out about CRIU.
+	StateDir string `toml:"state_dir"`
+	// Timeout bounds a checkpoint and a restore, each.
+	Timeout Duration `toml:"timeout"`
+	CRIU    CRIU     `toml:"criu"`
+}
+
+// CRIU is about the CRIU program.
+type CRIU struct {
+	// Path is the program, "" for the first of: ours below /opt/hetgpu, PATH.
+	Path string `toml:"path"`
+	// LogLevel is CRIU's verbosity, 1 to 4; 0 for the one that runc asks for.
+	LogLevel int `toml:"log_level"`
+}
+
+// Duration is a time.Duration that is written as in "10m".
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err == nil && v <= 0 {
+		err = fmt.Errorf("duration %q is not positive", text)
+	}
+	*d = Duration(v)
+	return err
+}
+
+// Default is the configuration of a host without a file.
+func Default() Config {
+	return Config{
+		Helper:   "hetgpu-gpu",
+		LogDir:   "/var/log/hetgpu",
+		StateDir: "/run/hetgpu",
+		Timeout:  Duration(10 * time.Minute),
+	}
+}
+
+// Load reads the file that [Env] names or, without it, [Path]; only the latter
+// may be missing. A key that it does not know is an error: it was misspelt.
+func Load() (Config, error) {
+	name := os.Getenv(Env)
+	if name == "" {
+		name = Path
+	}
+	return load(name, name == Path)
+}
+
+func load(name string, mayMiss bool) (Config, error) {
+	c := Default()
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && mayMiss {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close()
+	if err := toml.NewDecoder(f).DisallowUnknownFields().Decode(&c); err != nil {
+		var strict *toml.StrictMissingError
+		if errors.As(err, &strict) {
+			return c, fmt.Errorf("configuration %s: unknown key:\n%s", name, strict.String())
+		}
+		return c, fmt.Errorf("configuration %s: %w", name, err)
+	}
+	if c.CRIU.LogLevel < 0 || c.CRIU.LogLevel > 4 {
+		return c, fmt.Errorf("configuration %s: criu.log_level is %d, want 0 to 4", name, c.CRIU.LogLevel)
+	}
+	return c, nil
+}

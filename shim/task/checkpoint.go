@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/log"
+	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+const (
+	// pausedForCheckpoint is how long ago a pause may be that a checkpoint's
+	// client made for it: containerd's client asks for both in one call.
+	pausedForCheckpoint = 2 * time.Second
+	// watchInterval is how often it is looked whether containerd removed the
+	// directory, which it does when its client has gone.
+	watchInterval = 100 * time.Millisecond
+)
+
+// Checkpoint saves the container, all of it or nothing.
+func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskRequest) (*emptypb.Empty, error) {
+	c := s.container(r.ID)
+	if c == nil {
+		return s.TTRPCTaskService.Checkpoint(ctx, r)
+	}
+	ctx, end, err := c.begin(ctx, opCheckpoint)
+	if err != nil {
+		return nil, status(err)
+	}
+	// The client that paused the container for this will resume it, unless it
+	// has gone.
+	ours := c.pausedFor(time.Now())
+	err = s.checkpoint(ctx, c, r)
+	gone := err != nil && (errors.Is(context.Cause(ctx), errAbandoned) || ctx.Err() != nil)
+	end()
+	if gone && ours {
+		s.resumeAbandoned(ctx, c)
+	}
+	if err != nil {
+		log.G(ctx).WithError(err).WithField(logfields.ID, r.ID).Error("checkpoint failed")
+		return nil, status(fmt.Errorf("checkpoint %s: %w", r.ID, err))
+	}
+	return &emptypb.Empty{}, nil
+}
+
+// pausedFor tells whether a checkpoint that begins now is what the container
+// was paused for.
+func (c *container) pausedFor(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.pausedAt.IsZero() && now.Sub(c.pausedAt) < pausedForCheckpoint
+}
+
+func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.CheckpointTaskRequest) error {
+	if s.configErr != nil {
+		return s.configErr
+	}
+	if (c.gpus.AMD || c.gpus.Intel) && c.policy.Engine != oci.EngineNone {
+		return fmt.Errorf("%w: this version saves the state of NVIDIA GPUs only, and the container has another vendor's; "+
+			"if its programs use none, say so by the annotation %s=none", gpuplugin.ErrUnsupported, oci.AnnotationEngine)
+	}
+	dump, err := c.dumpRequest(r)
+	if err != nil {
+		return err
+	}
+	running, err := c.running()
+	if err != nil {
+		return err
+	}
+	tool, err := s.criu(ctx, c)
+	if err != nil {
+		return err
+	}
+	lock, err := s.networkLock(ctx, c, tool, dump.TCPEstablished)
+	if err != nil {
+		return err
+	}
+	conf := c.criuOptions(s, dump.TCPEstablished)
+	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
+	if err := conf.Write(c.criuConfig()); err != nil {
+		return err
+	}
+	defer os.Remove(c.criuConfig())
+	stop := watch(ctx, r.Path, func() { c.interrupt(errAbandoned) })
+	defer stop()
+	request := checkpoint.Request{Dump: dump, Manifest: snapshot.Manifest{
+		Container: c.saved,
+		Host:      s.host(ctx, c, tool),
+		Options: snapshot.Options{
+			TCPEstablished: dump.TCPEstablished, ExternalUnixSockets: dump.UnixSockets,
+			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "",
+		},
+	}}
+	m, err := running.Checkpoint(ctx, request)
+	if err != nil {
+		return err
+	}
+	for _, p := range m.Phases {
+		log.G(ctx).WithField(logfields.ID, c.id).WithField(logfields.Phase, p.Name).WithField(logfields.Seconds, p.Seconds).Info("checkpoint")
+	}
+	return nil
+}
+
+// dumpRequest reads the options, which only some clients send.
+func (c *container) dumpRequest(r *taskapi.CheckpointTaskRequest) (runc.Dump, error) {
+	opts := &options.CheckpointOptions{Exit: c.policy.CheckpointExit}
+	if r.Options.GetValue() != nil {
+		opts = &options.CheckpointOptions{}
+		if err := typeurl.UnmarshalTo(r.Options, opts); err != nil {
+			return runc.Dump{}, fmt.Errorf("checkpoint options: %w", err)
+		}
+	}
+	return runc.Dump{
+		Dir: r.Path, WorkDir: opts.WorkPath, Parent: opts.ParentPath, Exit: opts.Exit, EmptyNamespaces: opts.EmptyNamespaces,
+		TCPEstablished: opts.OpenTcp || c.policy.TCP == oci.TCPEstablished, UnixSockets: opts.ExternalUnixSockets,
+		Terminal: opts.Terminal, FileLocks: opts.FileLocks,
+	}, nil
+}
+
+// criuOptions is the part of CRIU's configuration that a dump and a restore
+// have in common.
+func (c *container) criuOptions(s *service, tcpEstablished bool) runc.CRIUConfig {
+	return runc.CRIUConfig{
+		Timeout: c.timeout, LogLevel: s.config.CRIU.LogLevel, User: c.userCRIU,
+		TCPEstablished: tcpEstablished && c.policy.TCP != oci.TCPClose, TCPClose: c.policy.TCP == oci.TCPClose,
+	}
+}
+
+// criu finds CRIU and makes runc use it.
+func (s *service) criu(ctx context.Context, c *container) (criu.Tool, error) {
+	tool, err := criu.Probe(ctx, s.config.CRIU.Path)
+	if err != nil {
+		return tool, err
+	}
+	c.runc.CRIU = tool.Path
+	return tool, criu.CheckOnce(ctx, tool.Path, s.config.StateDir)
+}
+
+// host says what the snapshot is made with.
+func (s *service) host(ctx context.Context, c *container, tool criu.Tool) snapshot.Host {
+	h := snapshot.Host{Arch: runtime.GOARCH, CRIU: tool.Version.String()}
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err == nil {
+		h.Kernel = unix.ByteSliceToString(uts.Release[:])
+	}
+	version, err := c.runc.Version(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("the version of runc could not be found out")
+	}
+	h.Runc = version
+	return h
+}
+
+// watch calls gone once the directory, if it is there now, is there no more.
+// The returned function ends the watch.
+func watch(ctx context.Context, dir string, gone func()) (stop func()) {
+	before, err := os.Stat(dir)
+	if err != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if now, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(before, now) {
+				gone()
+				return
+			}
+		}
+	}()
+	return cancel
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/process"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+	"github.com/hetgpu/containerd-shim-hetgpu/shim/runcopts"
+)
+
+// criuConfigName is the file in a bundle that carries CRIU's configuration for
+// one operation. runc learns its name when the container is created.
+const criuConfigName = "hetgpu-criu.conf"
+
+// container is what we know of a container beside the stock service.
+type container struct {
+	id     string
+	bundle string
+	runc   runc.Container
+	policy oci.Policy
+	gpus   oci.GPUs
+	gpu    checkpoint.GPU
+	// saved describes the container in a manifest.
+	saved snapshot.Container
+	// userCRIU is the user's own CRIU configuration file, "" for none.
+	userCRIU string
+	// hostNetwork says that the container shares the host's network, ownUTS
+	// that its hostname is its own.
+	hostNetwork, ownUTS bool
+	timeout             time.Duration
+	// criuWork is where the stock service makes CRIU work at a restore.
+	criuWork string
+	// request is the one by which the container was created.
+	request *taskapi.CreateTaskRequest
+	// restore is not nil for a container that is created from a checkpoint.
+	restore *checkpoint.Restore
+
+	mu      sync.Mutex
+	pid     int        // guarded by mu
+	current *operation // guarded by mu
+	// paused is what Pause locked, in the state in which it was found.
+	paused []gpuplugin.Process // guarded by mu
+	// pausedAt is when Pause ended, zero when the container runs.
+	pausedAt time.Time // guarded by mu
+	// resumed says that we resumed the container because the client that had
+	// paused it for a checkpoint was gone.
+	resumed bool // guarded by mu
+}
+
+// newContainer reads the bundle that containerd prepared, edits its spec, and
+// replaces the request's options by what the stock service understands.
+func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest) (*container, error) {
+	ns, err := namespaces.NamespaceRequired(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := runcopts.Decode(r.Options)
+	if err != nil {
+		return nil, err
+	}
+	if r.Options, err = runcopts.Encode(opts); err != nil {
+		return nil, err
+	}
+	spec, err := oci.Load(r.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{id: r.ID, bundle: r.Bundle, request: r, timeout: time.Duration(s.config.Timeout)}
+	if c.policy, err = oci.ParsePolicy(spec.Annotations); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	if c.policy.Timeout > 0 {
+		c.timeout = c.policy.Timeout
+	}
+	// As the stock service finds the runtime (process.NewRunc, runc.newInit).
+	root := opts.Root
+	if root == "" {
+		root = process.RuncRoot
+	}
+	c.runc = runc.Container{
+		ID: r.ID, Bundle: r.Bundle, Namespace: ns, Binary: opts.BinaryName,
+		Root: filepath.Join(root, ns), SystemdCgroup: opts.SystemdCgroup, LogDir: s.config.LogDir,
+	}
+	if c.criuWork = opts.CriuWorkPath; c.criuWork == "" {
+		c.criuWork = filepath.Join(r.Bundle, "work")
+	}
+	c.gpus = oci.FindGPUs(spec)
+	if c.gpu, err = s.gpuOf(ctx, c); err != nil {
+		return nil, err
+	}
+	if r.Checkpoint != "" {
+		if err := s.prepareRestore(ctx, c, spec); err != nil {
+			return nil, fmt.Errorf("restore from %s: %w", r.Checkpoint, err)
+		}
+	}
+	c.readSpec(spec)
+	if err := oci.Save(r.Bundle, spec); err != nil {
+		c.abandonRestore()
+		return nil, err
+	}
+	return c, nil
+}
+
+// gpuOf chooses how the container's GPU state is captured.
+func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, error) {
+	if c.policy.Engine == oci.EngineNone || c.policy.Engine == oci.EngineAuto && !c.gpus.NVIDIA {
+		return gpuplugin.None{}, nil
+	}
+	if !c.gpus.NVIDIA {
+		return nil, fmt.Errorf("annotation %s is %q, and the container has no NVIDIA device: %w", oci.AnnotationEngine, c.policy.Engine, errdefs.ErrInvalidArgument)
+	}
+	s.helper.Warm(ctx)
+	return nvidia.NewEngine(s.helper), nil
+}
+
+// readSpec takes from the spec what later operations need, and makes runc pass
+// our CRIU configuration file on.
+func (c *container) readSpec(spec *specs.Spec) {
+	c.saved = snapshot.Container{ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname}
+	c.hostNetwork = true
+	if spec.Linux != nil {
+		c.saved.CgroupsPath = spec.Linux.CgroupsPath
+		for _, ns := range spec.Linux.Namespaces {
+			switch ns.Type {
+			case specs.NetworkNamespace:
+				c.hostNetwork = false
+			case specs.UTSNamespace:
+				c.ownUTS = ns.Path == ""
+			}
+		}
+	}
+	user, named := spec.Annotations[oci.AnnotationCRIUConfig]
+	if !named {
+		user = runc.DefaultCRIUConfig
+	}
+	c.userCRIU = user
+	if spec.Annotations == nil {
+		spec.Annotations = make(map[string]string)
+	}
+	spec.Annotations[oci.AnnotationCRIUConfig] = c.criuConfig()
+}
+
+func (c *container) criuConfig() string { return filepath.Join(c.bundle, criuConfigName) }
+
+func (c *container) setPID(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid = pid
+}
+
+// running returns the container as the state machine wants it.
+func (c *container) running() (*checkpoint.Container, error) {
+	c.mu.Lock()
+	pid := c.pid
+	c.mu.Unlock()
+	if pid == 0 {
+		return nil, fmt.Errorf("container %s is not running: %w", c.id, errdefs.ErrFailedPrecondition)
+	}
+	group, err := cgroup.Of(pid)
+	if err != nil {
+		return nil, fmt.Errorf("container %s is not running: %w: %w", c.id, err, errdefs.ErrFailedPrecondition)
+	}
+	return &checkpoint.Container{
+		Init: pid, GPU: c.gpu, Cgroup: group, Runtime: &c.runc, Minors: c.gpus.NVIDIAMinors, Timeout: c.timeout,
+	}, nil
+}
+
+// stateDuring is the answer to State while the stock service could not give
+// one, nil if it can.
+func (c *container) stateDuring() *taskapi.StateResponse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		return nil
+	}
+	st := &taskapi.StateResponse{
+		ID: c.id, Bundle: c.bundle, Pid: uint32(c.pid), //nolint:gosec // a PID fits
+		Stdin: c.request.Stdin, Stdout: c.request.Stdout, Stderr: c.request.Stderr, Terminal: c.request.Terminal,
+	}
+	switch c.current.op {
+	case opRestore:
+		st.Status = tasktypes.Status_CREATED
+	case opPause:
+		st.Status = tasktypes.Status_PAUSING
+	case opResume:
+		st.Status = tasktypes.Status_PAUSED
+	default:
+		return nil
+	}
+	return st
+}

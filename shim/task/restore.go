@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	gorunc "github.com/containerd/go-runc"
+	"github.com/containerd/log"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// prepareRestore proves that the checkpoint of the container's request can be
+// restored, and makes the spec that came with it the new container's.
+func (s *service) prepareRestore(ctx context.Context, c *container, spec *specs.Spec) error {
+	if s.configErr != nil {
+		return s.configErr
+	}
+	if _, err := s.criu(ctx, c); err != nil {
+		return err
+	}
+	var err error
+	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, c.gpu, c.gpus.NVIDIAMinors); err != nil {
+		return err
+	}
+	old := ""
+	if m := c.restore.Manifest(); m != nil {
+		old = m.Container.ID
+	}
+	oci.Rename(spec, c.runc.Namespace, old, c.id)
+	return nil
+}
+
+// abandonRestore ends what prepareRestore left going on.
+func (c *container) abandonRestore() {
+	if c.restore != nil {
+		c.restore.Close()
+	}
+}
+
+// startRestored restores the container. On error nothing of it runs.
+func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	ctx, end, err := c.begin(ctx, opRestore)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	defer c.restore.Close()
+	resp, err := s.restore(ctx, c, r)
+	if err != nil {
+		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Error("restore failed")
+		return nil, fmt.Errorf("restore %s from %s: %w", c.id, c.request.Checkpoint, err)
+	}
+	c.removeTemporary(ctx)
+	return resp, nil
+}
+
+func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	var opts snapshot.Options
+	if m := c.restore.Manifest(); m != nil {
+		opts = m.Options
+	}
+	conf := c.criuOptions(s, opts.TCPEstablished || c.policy.TCP == oci.TCPEstablished)
+	conf.ExternalUnixSockets, conf.FileLocks, conf.Terminal = opts.ExternalUnixSockets, opts.FileLocks, opts.Terminal
+	if err := conf.Write(c.criuConfig()); err != nil {
+		return nil, err
+	}
+	defer os.Remove(c.criuConfig())
+	resp, err := s.startCPU(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	c.setPID(int(resp.Pid))
+	running, err := c.running()
+	if err == nil {
+		err = c.restore.Finish(ctx, running)
+	}
+	if err == nil {
+		err = c.nameHost(int(resp.Pid))
+	}
+	if err != nil {
+		// What runs by now runs without its GPU state, or under another's name.
+		return nil, errors.Join(err, c.kill(ctx))
+	}
+	return resp, nil
+}
+
+// startCPU makes the stock service restore the CPU side, for as long as the
+// images prove to be whole.
+func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	rctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done within %s", c.timeout))
+	defer cancel()
+	rctx, cancelImages := c.restore.Context(rctx)
+	defer cancelImages()
+	// runc looks CRIU up in PATH.
+	rctx = gorunc.WithExtraEnv(rctx, "PATH="+c.runc.Path())
+	resp, err := s.TTRPCTaskService.Start(rctx, r)
+	if err == nil {
+		return resp, nil
+	}
+	if cause := context.Cause(rctx); cause != nil {
+		err = errors.Join(cause, err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	err = c.runc.ExplainRestore(ctx, err, c.criuWork)
+	// A runc that was killed leaves its state, and processes perhaps.
+	return nil, errors.Join(err, c.runc.Delete(ctx))
+}
+
+// kill ends a container whose restore failed after its processes were there.
+func (c *container) kill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killGrace, fmt.Errorf("not done within %s", killGrace))
+	defer cancel()
+	if err := c.runc.Kill(ctx); err != nil {
+		return fmt.Errorf("end the container whose restore failed: %w", err)
+	}
+	return nil
+}
+
+// nameHost gives a restored container its own hostname: CRIU restores the one
+// that was saved.
+func (c *container) nameHost(pid int) error {
+	m := c.restore.Manifest()
+	if m == nil || !c.ownUTS || c.saved.Hostname == "" || c.saved.Hostname == m.Container.Hostname {
+		return nil
+	}
+	done := make(chan error)
+	go func() {
+		// The thread is in the container's namespace then, so it ends with
+		// this function: it stays locked.
+		goruntime.LockOSThread()
+		done <- setHostname(pid, c.saved.Hostname)
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("set the hostname %s: %w", c.saved.Hostname, err)
+	}
+	return nil
+}
+
+func setHostname(pid int, name string) error {
+	ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "ns", "uts"))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil { //nolint:gosec // a descriptor fits
+		return err
+	}
+	return unix.Sethostname([]byte(name))
+}
+
+// removeTemporary removes the directory into which containerd unpacked the
+// checkpoint, which it forgets (containerd issue 10166,
+// plugins/services/tasks/local.go). A directory of the user's stays.
+func (c *container) removeTemporary(ctx context.Context) {
+	dir := c.request.Checkpoint
+	parent := filepath.Dir(dir)
+	ours := strings.HasPrefix(filepath.Base(dir), "ctrd-checkpoint") &&
+		(parent == filepath.Clean(os.TempDir()) || parent == os.Getenv("XDG_RUNTIME_DIR"))
+	if !ours {
+		return
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		log.G(ctx).WithError(err).WithField(logfields.Path, dir).Warn("containerd's copy of the checkpoint could not be removed")
+	}
+}
+
+var _ checkpoint.Runtime = (*runc.Container)(nil)
