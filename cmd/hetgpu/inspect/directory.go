@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// inventoryName is the first image that CRIU reads; no dump is without it.
+const inventoryName = "inventory.img"
+
+func directory(ctx context.Context, dir string, opts Options) (*Report, error) {
+	r := newReport(KindDirectory, dir)
+	names, err := r.list(dir)
+	if err != nil {
+		return nil, err
+	}
+	r.Manifest, err = snapshot.ReadManifest(dir)
+	switch {
+	case errors.Is(err, snapshot.ErrNoManifest) && !names[inventoryName]:
+		return nil, fmt.Errorf("%w: %s has neither %s nor %s", ErrNoSnapshot, dir, snapshot.ManifestName, inventoryName)
+	case errors.Is(err, snapshot.ErrNoManifest):
+		return r, nil
+	case err != nil:
+		r.problem(err)
+		return r, nil
+	}
+	return r, r.verifyDirectory(ctx, dir, opts)
+}
+
+// list counts what is in the directory and returns the names.
+func (r *Report) list(dir string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		names[e.Name()] = true
+		if e.Name() == snapshot.ManifestName {
+			continue
+		}
+		if !snapshot.Belongs(e.Name()) {
+			r.Content.Others = append(r.Content.Others, e.Name())
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		r.Content.count(e.Name(), info.Size())
+	}
+	return names, nil
+}
+
+// verifyDirectory fails only if the context ended, or so.
+func (r *Report) verifyDirectory(ctx context.Context, dir string, opts Options) error {
+	r.Digests = DigestsNotRead
+	s, err := snapshot.Open(dir)
+	if err != nil {
+		r.problem(err)
+		return nil
+	}
+	if opts.NoVerify {
+		return nil
+	}
+	err = s.Verify(ctx, nil)
+	switch {
+	case err == nil:
+		r.Digests = DigestsMatch
+	case ctx.Err() != nil:
+		return err
+	default:
+		r.Digests = DigestsDiffer
+		r.problem(err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inspect reads a snapshot wherever it is (a directory, a tar, a
+// checkpoint image of containerd), verifies it and tells what is in it. It
+// writes nothing and unpacks nothing; a snapshot is hostile input to it.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// Options say where and how to look.
+type Options struct {
+	// Address and Namespace are containerd's, for images.
+	Address, Namespace string
+	// NoVerify leaves the digests out. Names and sizes are compared even so.
+	NoVerify bool
+}
+
+// The kinds of a source.
+const (
+	KindDirectory = "directory"
+	KindTar       = "tar"
+	KindImage     = "image"
+)
+
+// The values of [Report.Digests].
+const (
+	// DigestsMatch: every file was read and is as the manifest says.
+	DigestsMatch = "ok"
+	// DigestsDiffer: see Problems.
+	DigestsDiffer = "failed"
+	// DigestsNotRead: the caller wanted none.
+	DigestsNotRead = "not verified"
+	// DigestsAbsent: there is no manifest, so there are none.
+	DigestsAbsent = "none"
+)
+
+// Report is what was found.
+type Report struct {
+	Source Source `json:"source"`
+	// Manifest is null in a snapshot of the stock shim, and where it can't be
+	// read.
+	Manifest *snapshot.Manifest `json:"manifest"`
+	Content  Content            `json:"content"`
+	Digests  string             `json:"digests"`
+	// Problems are the reasons not to restore the snapshot; an empty list if
+	// there is none.
+	Problems []string `json:"problems"`
+}
+
+// Source is where the snapshot is.
+type Source struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Digest is the digest of the checkpoint in an image.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Content is what was counted.
+type Content struct {
+	// Files and Bytes are those that a restore reads.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Processes and Threads are those that CRIU saved.
+	Processes int `json:"processes"`
+	Threads   int `json:"threads"`
+	// Others are the names of what lies beside the snapshot's files.
+	Others []string `json:"others"`
+}
+
+// ErrProblems means that the report has problems.
+var ErrProblems = errors.New("the snapshot must not be restored")
+
+// ErrNoSnapshot means that there is no snapshot in what was named.
+var ErrNoSnapshot = errors.New("no snapshot found")
+
+// Inspect reads the snapshot of that name: a path, or else a reference of a
+// containerd image. Where it returns a report beside an error, the error is
+// [ErrProblems].
+func Inspect(ctx context.Context, name string, opts Options) (*Report, error) {
+	report, err := find(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(report.Problems) > 0 {
+		return report, ErrProblems
+	}
+	return report, nil
+}
+
+func find(ctx context.Context, name string, opts Options) (*Report, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return directory(ctx, name, opts)
+	case err == nil && info.Mode().IsRegular():
+		return tarFile(ctx, name, opts)
+	case err == nil:
+		return nil, fmt.Errorf("%s is neither a directory nor a file", name)
+	case !errors.Is(err, os.ErrNotExist) || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
+		return nil, err
+	}
+	return image(ctx, name, opts)
+}
+
+// newReport makes a report that has no problem so far.
+func newReport(kind, name string) *Report {
+	return &Report{
+		Source: Source{Kind: kind, Name: name}, Digests: DigestsAbsent,
+		Content: Content{Others: []string{}}, Problems: []string{},
+	}
+}
+
+// problem notes a reason not to restore; errors that were joined are several.
+func (r *Report) problem(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && strings.Contains(err.Error(), "\n") {
+		for _, e := range joined.Unwrap() {
+			r.problem(e)
+		}
+		return
+	}
+	r.Problems = append(r.Problems, err.Error())
+}
+
+// count notes a file of the snapshot.
+func (c *Content) count(name string, size int64) {
+	c.Files++
+	c.Bytes += size
+	switch {
+	// CRIU writes one core image for each thread, and one of the memory for
+	// each process that has any.
+	case strings.HasPrefix(name, "core-"):
+		c.Threads++
+	case strings.HasPrefix(name, "mm-"):
+		c.Processes++
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	p := printer{t}
+	p.line("snapshot", "%s %s", r.Source.Kind, plain(r.Source.Name))
+	if r.Source.Digest != "" {
+		p.line("", "%s", plain(r.Source.Digest))
+	}
+	switch {
+	case r.Manifest != nil:
+		p.manifest(r.Manifest)
+	case len(r.Problems) == 0:
+		p.line("made", "by the stock shim (no %s); nothing is known of it, and it holds no GPU state", snapshot.ManifestName)
+	}
+	p.line("processes", "%s, %s", plural(r.Content.Processes, "process", "processes"), plural(r.Content.Threads, "thread", "threads"))
+	p.line("files", "%s, %s", plural(r.Content.Files, "file", "files"), size(uint64(r.Content.Bytes)))
+	if len(r.Content.Others) > 0 {
+		p.line("beside", "%s", plain(strings.Join(r.Content.Others, ", ")))
+	}
+	p.line("digests", "%s", r.Digests)
+	for _, problem := range r.Problems {
+		p.line("PROBLEM", "%s", plain(problem))
+	}
+	return t.Flush()
+}
+
+// printer writes lines of two columns. Errors show at the writer's Flush.
+type printer struct{ w io.Writer }
+
+func (p printer) line(what, format string, args ...any) {
+	fmt.Fprintf(p.w, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+}
+
+func (p printer) manifest(m *snapshot.Manifest) {
+	p.line("made", "%s, format %d", m.Created.Format("2006-01-02 15:04:05 MST"), m.Version)
+	p.line("container", "%s in namespace %s", plain(m.Container.ID), plain(m.Container.Namespace))
+	p.line("engine", "%s", plain(m.Engine))
+	for _, d := range m.Devices {
+		p.device(d)
+	}
+	for _, proc := range m.Processes {
+		p.line("GPU process", "%s, PID %s, %s", plain(proc.Command), pids(proc.NSPIDs), plain(string(proc.State)))
+	}
+	p.line("host", "%s", host(m.Host))
+	if options := options(m.Options); options != "" {
+		p.line("options", "%s", options)
+	}
+	total := 0.0
+	for _, phase := range m.Phases {
+		p.line("phase", "%-20s %8.3f s", plain(phase.Name), phase.Seconds)
+		total += phase.Seconds
+	}
+	if len(m.Phases) > 0 {
+		p.line("", "%-20s %8.3f s", "in all", total)
+	}
+}
+
+func (p printer) device(d gpuplugin.Device) {
+	mig := ""
+	if d.MIG {
+		mig = ", MIG"
+	}
+	p.line("GPU", "%s, %s, %s, %s used%s", plain(d.Model), plain(d.UUID), size(d.MemoryBytes), size(d.UsedBytes), mig)
+}
+
+// pids shows a process's PID as the container knows it; and outside of it.
+func pids(ns []int) string {
+	inner := strconv.Itoa(ns[len(ns)-1])
+	if len(ns) == 1 {
+		return inner
+	}
+	outer := make([]string, 0, len(ns)-1)
+	for _, pid := range ns[:len(ns)-1] {
+		outer = append(outer, strconv.Itoa(pid))
+	}
+	return inner + " (outside " + strings.Join(outer, ", ") + ")"
+}
+
+func host(h snapshot.Host) string {
+	parts := []string{"Linux " + plain(h.Kernel) + " " + plain(h.Arch)}
+	for _, v := range []struct{ name, version string }{{"runc", h.Runc}, {"CRIU", h.CRIU}, {"driver", h.Driver}} {
+		if v.version != "" {
+			parts = append(parts, v.name+" "+plain(v.version))
+		}
+	}
+	if h.API > 0 {
+		parts = append(parts, fmt.Sprintf("API %d", h.API))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func options(o snapshot.Options) string {
+	var set []string
+	for _, option := range []struct {
+		name string
+		on   bool
+	}{
+		{"established TCP connections", o.TCPEstablished},
+		{"external unix sockets", o.ExternalUnixSockets},
+		{"file locks", o.FileLocks},
+		{"terminal", o.Terminal},
+		{"incremental (needs its parent)", o.Incremental},
+	} {
+		if option.on {
+			set = append(set, option.name)
+		}
+	}
+	return strings.Join(set, ", ")
+}
+
+// plain makes a text of a snapshot safe for a terminal.
+func plain(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// size shows a number of bytes with three digits.
+func size(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return strconv.FormatUint(n, 10) + " B"
+	}
+	f, unit := float64(n)/1024, 0
+	for f >= 1000 && unit < len(units)-1 {
+		f /= 1024
+		unit++
+	}
+	return strconv.FormatFloat(f, 'f', 1, 64) + " " + units[unit:unit+1] + "iB"
+}
