@@ -103,7 +103,9 @@ type ProcessError struct {
 }
 
 // Error implements error.
-func (e *ProcessError) Error() string { return fmt.Sprintf("GPU %s of process %d: %v", e.Op, e.PID, e.Err) }
+func (e *ProcessError) Error() string {
+	return fmt.Sprintf("GPU %s of process %d: %v", e.Op, e.PID, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *ProcessError) Unwrap() error { return e.Err }

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command hetgpu-gpu is the device helper, the only host process of the shim
+// that loads a vendor's driver library. The shim starts it; people use it for
+// the inventory.
+//
+//	hetgpu-gpu -socket-fd 3    serve the shim on an inherited socket
+//	hetgpu-gpu inventory       print driver, devices and functions as JSON
+//
+// HETGPU_LIBCUDA and HETGPU_LIBNVML name other libraries than the installed
+// libcuda.so.1 and libnvidia-ml.so.1.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/containerd/log"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/driver"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helper"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+)
+
+func main() {
+	fd := flag.Int("socket-fd", -1, "`number` of the connected unix socket on which to serve")
+	flag.Parse()
+	// Not os.Exit's business to wait: a call that the driver never answers
+	// must not keep the helper alive.
+	if err := run(*fd, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "hetgpu-gpu:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(fd int, args []string) error {
+	d := driver.New(driver.LibrariesFromEnv())
+	switch {
+	case fd >= 0 && len(args) == 0:
+		return serve(context.Background(), fd, d)
+	case fd < 0 && len(args) == 1 && args[0] == "inventory":
+		return inventory(d)
+	}
+	return errors.New("usage: hetgpu-gpu inventory (or -socket-fd N, as the shim starts it)")
+}
+
+// serve initializes the driver while the shim still has other things to do.
+func serve(ctx context.Context, fd int, d *driver.Driver) error {
+	go func() {
+		if err := d.Init(); err != nil {
+			log.G(ctx).WithError(err).Warn("CUDA driver not initialized; will try again when needed")
+		}
+	}()
+	return helper.Serve(ctx, uintptr(fd), d)
+}
+
+// inventory prints the report also where the driver is missing, so that its
+// reader has one form to read.
+func inventory(d *driver.Driver) error {
+	report := helperapi.NewReport(helper.Report(d))
+	if err := d.Init(); err != nil && len(report.Errors) == 0 {
+		report.Errors = append(report.Errors, err.Error())
+	}
+	out := json.NewEncoder(os.Stdout)
+	out.SetIndent("", "  ")
+	if err := out.Encode(report); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if len(report.Errors) > 0 {
+		return errors.New(report.Errors[0])
+	}
+	return nil
+}

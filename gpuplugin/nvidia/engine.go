@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+)
+
+// Engine is the driver engine: the vendor's own process checkpoint, called
+// from outside the container by PID. It satisfies runtime/checkpoint.GPU.
+//
+// The processes must not be frozen: the driver works through a thread in each
+// of them, and waits without end for one that is stopped.
+type Engine struct {
+	driver Driver
+	cfg    config
+}
+
+type config struct {
+	procfs      string
+	lockTimeout time.Duration
+	stepTimeout time.Duration
+	undoTimeout time.Duration
+	grace       time.Duration
+	pause       func() time.Duration
+	sharing     SharingCheck
+}
+
+// Option changes one thing of an [Engine].
+type Option func(*config)
+
+// WithProcRoot reads another tree than /proc.
+func WithProcRoot(dir string) Option { return func(c *config) { c.procfs = dir } }
+
+// WithLockTimeout bounds all tries to lock a container's processes together
+// (30 s if not given). The context's deadline holds too.
+func WithLockTimeout(d time.Duration) Option { return func(c *config) { c.lockTimeout = d } }
+
+// WithStepTimeout bounds one checkpoint or restore of a process by the driver
+// (10 minutes if not given: the driver moves about 2 GB/s).
+func WithStepTimeout(d time.Duration) Option { return func(c *config) { c.stepTimeout = d } }
+
+// WithUndoTimeout bounds the way back after a failure (10 minutes if not
+// given), which goes on when the operation's context has ended.
+func WithUndoTimeout(d time.Duration) Option { return func(c *config) { c.undoTimeout = d } }
+
+// SharingCheck fails with [gpuplugin.ErrUnsupported] if processes share device
+// memory in a way that the driver checkpoints but can't restore (legacy CUDA
+// IPC), or if it can't tell.
+type SharingCheck func(ctx context.Context, procs []gpuplugin.Process) error
+
+// WithSharingCheck has Prepare ask the check; without one it doesn't look.
+func WithSharingCheck(check SharingCheck) Option { return func(c *config) { c.sharing = check } }
+
+// NewEngine returns an engine on a driver.
+func NewEngine(d Driver, opts ...Option) *Engine {
+	e := &Engine{driver: d, cfg: config{
+		procfs:      "/proc",
+		lockTimeout: 30 * time.Second,
+		stepTimeout: 10 * time.Minute,
+		undoTimeout: 10 * time.Minute,
+		grace:       5 * time.Second,
+		pause:       lockPause,
+	}}
+	for _, opt := range opts {
+		opt(&e.cfg)
+	}
+	return e
+}
+
+// Engine is the manifest's word for it.
+func (e *Engine) Engine() string { return "driver" }
+
+// Inventory lists driver and devices of the host.
+func (e *Engine) Inventory(ctx context.Context) (gpuplugin.Inventory, error) {
+	inv, err := e.driver.Inventory(ctx)
+	if err != nil {
+		return inv, fmt.Errorf("list GPUs: %w", err)
+	}
+	return inv, nil
+}
+
+// Match asks for the host's devices as they are now and fits the snapshot's to
+// them, as the function [Match] says.
+func (e *Engine) Match(ctx context.Context, saved gpuplugin.Inventory, minors []int) (gpuplugin.DeviceMap, error) {
+	if len(saved.Devices) == 0 {
+		return nil, nil
+	}
+	host, err := e.Inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Match(saved, host, minors)
+}
+
+// Usage is the device memory that the processes use, by device UUID. A process
+// that is checkpointed uses none any more, so it's asked before Suspend.
+func (e *Engine) Usage(ctx context.Context, procs []gpuplugin.Process) (map[string]uint64, error) {
+	if len(procs) == 0 {
+		return nil, nil
+	}
+	used, err := e.driver.Usage(ctx, pidsOf(procs))
+	if err != nil {
+		return nil, fmt.Errorf("ask for the device memory in use: %w", err)
+	}
+	return used, nil
+}
+
+// Suspend locks the processes and takes the GPU state of all of them into host
+// memory at the same time. On any failure each goes back to the state in which
+// it was found.
+func (e *Engine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
+	if err := e.Lock(ctx, procs); err != nil {
+		return err
+	}
+	err := errors.Join(each(ctx, procs, "checkpoint", e.suspendOne)...)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, e.Undo(ctx, procs))
+}
+
+func (e *Engine) suspendOne(ctx context.Context, p gpuplugin.Process) error {
+	if p.State == gpuplugin.StateCheckpointed {
+		return nil
+	}
+	ctx, cancel := e.outlive(ctx, e.cfg.stepTimeout)
+	defer cancel()
+	start := time.Now()
+	err := e.driver.Checkpoint(ctx, p.PID)
+	e.trace(ctx, p.PID, "checkpoint", start)
+	switch {
+	case errors.Is(err, helperapi.ErrGone):
+		return nil // its GPU state has gone with it
+	case errors.Is(err, gpuplugin.ErrUnsupported):
+		return e.explainUnsupported(p.PID, err)
+	}
+	return err
+}
+
+// Resume restores the processes to their devices or those of the map, all at
+// the same time, and lets those go on that are to be running. After a failure
+// the others are resumed nevertheless; the caller decides what then.
+func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {
+	if moves(devices) {
+		if err := refuseParked(procs); err != nil {
+			return err
+		}
+	} else {
+		devices = nil
+	}
+	return errors.Join(each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
+		if p.State == gpuplugin.StateCheckpointed {
+			return nil
+		}
+		return e.resumeOne(ctx, p, devices)
+	})...)
+}
+
+func (e *Engine) resumeOne(ctx context.Context, p gpuplugin.Process, devices gpuplugin.DeviceMap) error {
+	ctx, cancel := e.outlive(ctx, e.cfg.stepTimeout)
+	defer cancel()
+	start := time.Now()
+	err := e.driver.Restore(ctx, p.PID, devices)
+	e.trace(ctx, p.PID, "restore", start)
+	if err != nil || p.State == gpuplugin.StateLocked {
+		return err
+	}
+	return e.driver.Unlock(ctx, p.PID)
+}
+
+// refuseParked fails for processes that somebody else had checkpointed before
+// us: when they restore them, nobody tells the driver of the other devices.
+func refuseParked(procs []gpuplugin.Process) error {
+	var errs []error
+	for _, p := range procs {
+		if p.State == gpuplugin.StateCheckpointed {
+			errs = append(errs, &gpuplugin.ProcessError{PID: p.PID, Op: "restore", Err: fmt.Errorf(
+				"it had been suspended by another tool before the checkpoint and can't move to other devices: %w",
+				gpuplugin.ErrIncompatible)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// moves says whether any device is replaced by another.
+func moves(devices gpuplugin.DeviceMap) bool {
+	for from, to := range devices {
+		if from != to {
+			return true
+		}
+	}
+	return false
+}
+
+// outlive returns a context for a call that can't be taken back: when ctx ends,
+// the call has a little time left to come to its own end. One that doesn't is
+// left to Undo, whose question for the process's state waits in the driver
+// until the call is done.
+func (e *Engine) outlive(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-out.Done():
+		case <-time.After(e.cfg.grace):
+			cancel()
+		}
+	})
+	return out, func() {
+		stop()
+		cancel()
+	}
+}
+
+func (e *Engine) trace(ctx context.Context, pid int, op string, start time.Time) {
+	log.G(ctx).WithField(logfields.PID, pid).WithField(logfields.Phase, op).
+		Debugf("GPU %s took %v", op, time.Since(start))
+}
+
+// each runs f for all processes at the same time, waits for all, and returns
+// the errors, each with its process.
+func each(ctx context.Context, procs []gpuplugin.Process, op string, f func(context.Context, gpuplugin.Process) error) []error {
+	results := make([]error, len(procs))
+	var wg sync.WaitGroup
+	for i, p := range procs {
+		wg.Go(func() {
+			if err := f(ctx, p); err != nil {
+				results[i] = &gpuplugin.ProcessError{PID: p.PID, Op: op, Err: err}
+			}
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(results, func(err error) bool { return err == nil })
+}
+
+func pidsOf(procs []gpuplugin.Process) []int {
+	pids := make([]int, 0, len(procs))
+	for _, p := range procs {
+		pids = append(pids, p.PID)
+	}
+	return pids
+}

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import "time"
+
+// Luby is luby, for tests.
+var Luby = luby
+
+// WithGrace changes how long a call may outlive its context.
+func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+
+// PID is that of the current helper.
+func (h *Helper) PID() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.current.cmd.Process.Pid
+}

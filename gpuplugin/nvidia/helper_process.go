@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	runc "github.com/containerd/go-runc"
+	"github.com/containerd/log"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+)
+
+// helperProgram is the name of the device helper's program.
+const helperProgram = "hetgpu-gpu"
+
+// helperProcess is one run of the helper.
+type helperProcess struct {
+	cmd    *exec.Cmd
+	client *ttrpc.Client
+	gpu    helperapi.GPUService
+	// exited is closed when the process has been reaped; code is set then.
+	exited chan struct{}
+	code   int
+}
+
+// startHelper starts a helper on one end of a pair of sockets that nobody else
+// can open. It dies with this process: by the signal, and by the end of the
+// connection.
+func startHelper(ctx context.Context, cfg HelperConfig) (*helperProcess, error) {
+	program, err := findHelper(cmp.Or(cfg.Binary, helperProgram))
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.Command(program, "-socket-fd", "3")
+	cmd.Env = cfg.Env
+	if cmd.Env == nil {
+		cmd.Env = helperEnv(os.Environ())
+	}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stderr, logEnd := io.Pipe()
+	cmd.Stderr = logEnd
+	// The monitor, since in a shim containerd's reaper takes the exits of all
+	// children; locked, since the signal is for the death of a thread.
+	exits, err := runc.Monitor.StartLocked(cmd)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	client := ttrpc.NewClient(ours)
+	p := &helperProcess{cmd: cmd, client: client, gpu: helperapi.NewGPUClient(client), exited: make(chan struct{})}
+	ctx = log.WithLogger(context.WithoutCancel(ctx), log.G(ctx).WithField(logfields.PID, cmd.Process.Pid))
+	go logLines(ctx, stderr)
+	go p.reap(ctx, exits, logEnd)
+	return p, nil
+}
+
+// reap waits for the end of the process.
+func (p *helperProcess) reap(ctx context.Context, exits chan runc.Exit, logEnd io.Closer) {
+	code, err := runc.Monitor.Wait(p.cmd, exits)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("exit of the device helper not seen")
+		code = -1
+	}
+	p.code = code
+	_ = p.client.Close()
+	_ = logEnd.Close()
+	log.G(ctx).WithField("status", p.code).Debug("device helper exited")
+	close(p.exited)
+}
+
+func (p *helperProcess) alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process; whoever needs to know waits for exited.
+func (p *helperProcess) kill() {
+	// Through its pidfd: whatever has reaped it, no other process is hit.
+	_ = p.cmd.Process.Kill()
+}
+
+// status says how it ended, as a shell would.
+func (p *helperProcess) status() string { return fmt.Sprintf("exit status %d", p.code) }
+
+// answers says whether the process still serves, whatever the driver does.
+func (p *helperProcess) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+	defer cancel()
+	_, err := p.gpu.Ping(ctx, &helperapi.PingRequest{})
+	return err == nil
+}
+
+// findHelper prefers the helper that was installed together with this program.
+func findHelper(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%w; install it beside the shim", err)
+	}
+	return path, nil
+}
+
+// helperEnv drops what would have CUDA see fewer devices than there are, or in
+// another order.
+func helperEnv(env []string) []string {
+	kept := []string{}
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "CUDA_") {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	own := os.NewFile(uintptr(fds[0]), "helper")
+	theirs = os.NewFile(uintptr(fds[1]), "shim")
+	defer own.Close()
+	ours, err = net.FileConn(own)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("socketpair: %w", err), theirs.Close())
+	}
+	return ours, theirs, nil
+}
+
+// logLines passes on what the helper, or the driver in it, prints.
+func logLines(ctx context.Context, r io.ReadCloser) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		log.G(ctx).Infof("device helper: %s", lines.Text())
+	}
+	// A line too long ends the scan: let the helper write on nevertheless.
+	_, _ = io.Copy(io.Discard, r)
+}

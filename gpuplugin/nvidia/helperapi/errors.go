@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package helperapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+)
+
+// What a caller can tell apart with errors.Is, beside
+// [gpuplugin.ErrUnsupported] and [gpuplugin.ErrUnavailable].
+var (
+	// ErrNotReady means that the process wasn't locked within the time-out and
+	// runs on.
+	ErrNotReady = errors.New("GPU work did not come to rest in time")
+	// ErrIllegalState means that the process is in another state than the call
+	// needs.
+	ErrIllegalState = errors.New("process is in another GPU state")
+	// ErrNoState means that the driver knows no CUDA state of the process.
+	ErrNoState = errors.New("process has no CUDA state")
+	// ErrGone means that there is no such process.
+	ErrGone = errors.New("no such process")
+)
+
+// classes pairs the classes of the protocol with what errors.Is looks for.
+var classes = map[Class]error{
+	Class_CLASS_UNSUPPORTED:   gpuplugin.ErrUnsupported,
+	Class_CLASS_NOT_READY:     ErrNotReady,
+	Class_CLASS_ILLEGAL_STATE: ErrIllegalState,
+	Class_CLASS_NO_STATE:      ErrNoState,
+	Class_CLASS_GONE:          ErrGone,
+	Class_CLASS_UNAVAILABLE:   gpuplugin.ErrUnavailable,
+}
+
+// Error is a failed call of the driver, on either side of the protocol.
+type Error struct {
+	// Class is what errors.Is goes by.
+	Class Class
+	// Call is the function that failed.
+	Call string
+	// Code and Name are its result; 0 and "" where there was none.
+	Code int
+	Name string
+	// Detail is more for people.
+	Detail string
+}
+
+// Error says what the driver said, in its own words.
+func (e *Error) Error() string {
+	var parts []string
+	if e.Call != "" {
+		parts = append(parts, e.Call)
+	}
+	if e.Name != "" {
+		parts = append(parts, fmt.Sprintf("%s (%d)", e.Name, e.Code))
+	}
+	if e.Detail != "" {
+		parts = append(parts, e.Detail)
+	}
+	if class := classes[e.Class]; class != nil {
+		parts = append(parts, class.Error())
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Is says whether the error is of the class that target stands for.
+func (e *Error) Is(target error) bool {
+	class, ok := classes[e.Class]
+	return ok && class == target
+}
+
+// ToFailure puts an error into the protocol's form; nil stays nil.
+func ToFailure(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Failure{Class: classOf(err), Detail: err.Error()}
+	}
+	return &Failure{
+		Class:  e.Class,
+		Call:   e.Call,
+		Code:   int32(e.Code),
+		Name:   e.Name,
+		Detail: e.Detail,
+	}
+}
+
+// FromFailure is the way back; nil stays nil.
+func FromFailure(f *Failure) error {
+	if f == nil {
+		return nil
+	}
+	return &Error{Class: f.GetClass(), Call: f.GetCall(), Code: int(f.GetCode()), Name: f.GetName(), Detail: f.GetDetail()}
+}
+
+func classOf(err error) Class {
+	for class, sentinel := range classes {
+		if errors.Is(err, sentinel) {
+			return class
+		}
+	}
+	return Class_CLASS_OTHER
+}
