@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What needs no device: versions, names of errors, addresses of functions.
+#include <string.h>
+
+#include "process.h"
+
+static const struct {
+	CUresult error;
+	const char *name, *text;
+} errors[] = {
+	{CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+	{CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+	{CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+	{CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+	{CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+	{CUDA_ERROR_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
+	{CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
+	{CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+	{CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+	{CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+	{CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+	{CUDA_ERROR_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+	{CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+static CUresult lookup(CUresult error, const char **name, const char **text)
+{
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		if (errors[i].error != error)
+			continue;
+		*name = errors[i].name;
+		*text = errors[i].text;
+		return CUDA_SUCCESS;
+	}
+	*name = *text = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name)
+{
+	const char *text;
+	return name ? lookup(error, name, &text) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+	const char *name;
+	return text ? lookup(error, &name, text) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	struct machine m;
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	*version = machine_load(&m) ? m.cuda : 0;
+	return CUDA_SUCCESS;
+}
+
+// since is the first CUDA version that has the function, driver the first
+// driver.
+static const struct {
+	const char *name;
+	void *function;
+	int since, driver;
+} symbols[] = {
+#define SYMBOL(name, function, since, driver) {#name, (void *)(uintptr_t)function, since, driver},
+#include "symbols.h"
+#undef SYMBOL
+};
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *status)
+{
+	struct machine m;
+	CUdriverProcAddressQueryResult unused;
+	status = status ? status : &unused;
+	if (!symbol || !function || flags > 2 || !machine_load(&m) || version > m.cuda)
+		return CUDA_ERROR_INVALID_VALUE;
+	*function = NULL;
+	*status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+		if (strcmp(symbols[i].name, symbol) != 0 || m.major < symbols[i].driver)
+			continue;
+		*status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+		if (version < symbols[i].since)
+			continue;
+		*function = symbols[i].function;
+		*status = CU_GET_PROC_ADDRESS_SUCCESS;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}

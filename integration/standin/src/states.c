@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The states of a process: running, locked, checkpointed, failed.
+#include <string.h>
+
+#include "process.h"
+
+static void set_state(CUprocessState state)
+{
+	process.state = state;
+	pthread_cond_broadcast(&process.changed);
+}
+
+// finish_work finishes launched work, until the time is over. While it lasts,
+// new work waits: a peer that depends on it waits too, and so does its lock.
+static CUresult finish_work(uint32_t timeout_ms)
+{
+	uint64_t start = now_ms();
+	while (!work_advance()) {
+		if (timeout_ms && now_ms() - start >= timeout_ms)
+			return CUDA_ERROR_NOT_READY;
+		pthread_mutex_unlock(&process.mu);
+		sleep_us(500);
+		pthread_mutex_lock(&process.mu);
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_lock(uint32_t timeout_ms)
+{
+	pthread_mutex_lock(&process.mu);
+	CUresult r = CUDA_ERROR_ILLEGAL_STATE;
+	if (process.state == CU_PROCESS_STATE_RUNNING) {
+		process.locking = true;
+		r = finish_work(timeout_ms);
+		process.locking = false;
+		set_state(r == CUDA_SUCCESS ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_RUNNING);
+	}
+	pthread_mutex_unlock(&process.mu);
+	return r;
+}
+
+// forget_saved drops what a checkpoint has copied so far.
+static void forget_saved(void)
+{
+	for (int i = 0; i < MAX_ALLOCS; i++) {
+		free(process.allocs[i].saved);
+		process.allocs[i].saved = NULL;
+	}
+}
+
+static CUresult save(struct alloc *a)
+{
+	a->saved = malloc(a->size);
+	if (!a->saved)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return alloc_read(a, 0, a->saved, a->size) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult save_all(void)
+{
+	for (int i = 0; i < MAX_ALLOCS; i++)
+		if (process.allocs[i].kind == MANAGED)
+			return CUDA_ERROR_NOT_SUPPORTED;
+	for (int i = 0; i < MAX_ALLOCS; i++) {
+		if (process.allocs[i].kind != DEVICE)
+			continue;
+		CUresult r = save(&process.allocs[i]);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_checkpoint(void)
+{
+	pthread_mutex_lock(&process.mu);
+	CUresult r = CUDA_ERROR_ILLEGAL_STATE;
+	if (process.state == CU_PROCESS_STATE_LOCKED) {
+		r = save_all();
+		if (r == CUDA_SUCCESS) {
+			process_close();
+			set_state(CU_PROCESS_STATE_CHECKPOINTED);
+		} else {
+			forget_saved();
+		}
+	}
+	pthread_mutex_unlock(&process.mu);
+	return r;
+}
+
+// new_id says which GPU takes the place of one. If pairs are given, they have
+// to name every GPU of the process.
+static const char *new_id(const struct request *r, const struct gpu *old)
+{
+	if (r->pair_count == 0)
+		return (const char *)old->id;
+	for (uint32_t i = 0; i < r->pair_count && i < MAX_GPUS; i++)
+		if (!memcmp(r->pairs[i].oldUuid.bytes, old->id, 16))
+			return r->pairs[i].newUuid.bytes;
+	return NULL;
+}
+
+// choose finds the GPUs to restore to: there, of the same model, no two the same.
+static CUresult choose(const struct request *r, struct gpu gpus[MAX_GPUS])
+{
+	struct machine m;
+	if (!machine_load(&m))
+		return CUDA_ERROR_NO_DEVICE;
+	for (int i = 0; i < process.count; i++) {
+		const char *id = new_id(r, &process.devices[i].gpu);
+		const struct gpu *g = id ? machine_find(&m, (const unsigned char *)id) : NULL;
+		if (!g || strcmp(g->name, process.devices[i].gpu.name) != 0 || g->mig)
+			return CUDA_ERROR_INVALID_VALUE;
+		for (int j = 0; j < i; j++)
+			if (!memcmp(gpus[j].id, g->id, 16))
+				return CUDA_ERROR_INVALID_VALUE;
+		gpus[i] = *g;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult put_back(void)
+{
+	CLEAN_FD int lock = machine_lock();
+	for (int i = 0; i < MAX_ALLOCS; i++) {
+		struct alloc *a = &process.allocs[i];
+		if (a->kind != DEVICE)
+			continue;
+		CUresult r = alloc_create(a);
+		if (r != CUDA_SUCCESS)
+			return r;
+		if (!alloc_write(a, 0, a->saved, a->size))
+			return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	return CUDA_SUCCESS;
+}
+
+// restore_to leaves the process checkpointed, on its old GPUs, if it fails.
+static CUresult restore_to(const struct gpu gpus[MAX_GPUS])
+{
+	struct gpu old[MAX_GPUS];
+	for (int i = 0; i < process.count; i++)
+		old[i] = process.devices[i].gpu;
+	CUresult r = process_open(gpus, process.count);
+	if (r == CUDA_SUCCESS) {
+		r = put_back();
+		if (r == CUDA_SUCCESS)
+			return r;
+		process_close();
+	}
+	for (int i = 0; i < process.count; i++)
+		process.devices[i].gpu = old[i];
+	return r;
+}
+
+// imports tells whether the process has memory of another open. Such a process
+// checkpoints but is lost at its restore (measured on driver 580).
+static bool imports(void)
+{
+	for (int i = 0; i < MAX_ALLOCS; i++)
+		if (process.allocs[i].kind == IMPORTED)
+			return true;
+	return false;
+}
+
+static CUresult restore(const struct request *r)
+{
+	struct gpu gpus[MAX_GPUS];
+	if (process.state != CU_PROCESS_STATE_CHECKPOINTED)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (process.lost != CUDA_SUCCESS)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (imports()) {
+		process.lost = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	CUresult result = choose(r, gpus);
+	if (result == CUDA_SUCCESS)
+		result = restore_to(gpus);
+	if (result != CUDA_SUCCESS)
+		return result;
+	forget_saved();
+	process.restored = true;
+	set_state(CU_PROCESS_STATE_LOCKED);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_restore(const struct request *r)
+{
+	pthread_mutex_lock(&process.mu);
+	CUresult result = restore(r);
+	pthread_mutex_unlock(&process.mu);
+	return result;
+}
+
+CUresult serve_unlock(void)
+{
+	pthread_mutex_lock(&process.mu);
+	CUresult r = CUDA_ERROR_ILLEGAL_STATE;
+	if (process.state == CU_PROCESS_STATE_LOCKED) {
+		set_state(CU_PROCESS_STATE_RUNNING);
+		r = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&process.mu);
+	return r;
+}
+
+CUresult serve_fail(void)
+{
+	pthread_mutex_lock(&process.mu);
+	set_state(CU_PROCESS_STATE_FAILED);
+	pthread_mutex_unlock(&process.mu);
+	return CUDA_SUCCESS;
+}

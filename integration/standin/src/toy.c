@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// toy: a small program that uses a GPU and knows at every tick what must be on
+// it. Each tick adds one to every word of device memory, reads all of it back
+// and compares; a word that differs, or any CUDA error, ends it with status 1.
+//
+//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m] [-c] [-p keep|close]
+//
+// It prints "tick K sum S" (with more than one rank: "rank R tick K sum S")
+// every tick. See README.md for the options.
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "toy_ptx.h"
+
+#ifndef cuCtxCreate // a toolkit of CUDA 13 may not declare the old form
+#define cuCtxCreate cuCtxCreate_v2
+#endif
+
+enum { MAX_RANKS = 64 };
+
+static struct {
+	size_t bytes;
+	int ranks, gpu;
+	unsigned interval_ms, long_ms;
+	unsigned long ticks;
+	bool managed, collective;
+	const char *ipc; // NULL, "keep" or "close"
+} opt = {.bytes = 1 << 20, .ranks = 1, .gpu = -1, .interval_ms = 100};
+
+// What the ranks share: host memory, registered with the GPU if they meet.
+static struct shared {
+	uint32_t counters[MAX_RANKS];
+	_Atomic int exported;
+	CUipcMemHandle handle;
+} *shared;
+
+struct rank {
+	int number;
+	CUdeviceptr data, managed, counters, imported;
+	CUmodule module;
+	CUfunction add, spin, meet;
+	uint32_t *host;
+};
+
+static void check(const char *what, CUresult r)
+{
+	const char *name = NULL;
+	if (r == CUDA_SUCCESS)
+		return;
+	cuGetErrorName(r, &name);
+	printf("error: %s: %s (%d)\n", what, name ? name : "?", (int)r);
+	fflush(stdout);
+	_exit(1);
+}
+#define CK(call) check(#call, call)
+
+static void sleep_ms(unsigned ms)
+{
+	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+	while (nanosleep(&t, &t) != 0 && errno == EINTR)
+		;
+}
+
+static uint32_t pattern(const struct rank *k, size_t i)
+{
+	return (uint32_t)i * 2654435761u + (uint32_t)k->number * 977u;
+}
+
+static void launch(CUfunction f, unsigned blocks, unsigned threads, void **params)
+{
+	CK(cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, NULL, params, NULL));
+}
+
+static void load(struct rank *k)
+{
+	CK(cuModuleLoadData(&k->module, toy_ptx));
+	CK(cuModuleGetFunction(&k->add, k->module, "add"));
+	CK(cuModuleGetFunction(&k->spin, k->module, "spin"));
+	CK(cuModuleGetFunction(&k->meet, k->module, "meet"));
+}
+
+static void fill(struct rank *k)
+{
+	CK(cuMemAlloc(&k->data, opt.bytes));
+	k->host = malloc(opt.bytes);
+	if (!k->host)
+		check("malloc", CUDA_ERROR_OUT_OF_MEMORY);
+	for (size_t i = 0; i < opt.bytes / 4; i++)
+		k->host[i] = pattern(k, i);
+	CK(cuMemcpyHtoD(k->data, k->host, opt.bytes));
+}
+
+// share passes rank 0's memory to rank 1 through legacy IPC.
+static void share(struct rank *k)
+{
+	if (k->number == 0) {
+		CK(cuIpcGetMemHandle(&shared->handle, k->data));
+		shared->exported = 1;
+	} else if (k->number == 1) {
+		uint32_t word;
+		while (!shared->exported)
+			sleep_ms(1);
+		CK(cuIpcOpenMemHandle(&k->imported, shared->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+		CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
+		if (strcmp(opt.ipc, "close") == 0)
+			CK(cuIpcCloseMemHandle(k->imported));
+	}
+}
+
+static void setup(struct rank *k)
+{
+	int count;
+	CUcontext context;
+	CK(cuInit(0));
+	CK(cuDeviceGetCount(&count));
+	CK(cuDevicePrimaryCtxRetain(&context, opt.gpu >= 0 ? opt.gpu : k->number % count));
+	CK(cuCtxSetCurrent(context));
+	load(k);
+	fill(k);
+	if (opt.managed) {
+		CK(cuMemAllocManaged(&k->managed, 4096, CU_MEM_ATTACH_GLOBAL));
+		CK(cuMemsetD32(k->managed, 7, 1024));
+	}
+	if (opt.collective) {
+		CK(cuMemHostRegister(shared, sizeof *shared, CU_MEMHOSTREGISTER_DEVICEMAP));
+		CK(cuMemHostGetDevicePointer(&k->counters, shared->counters, 0));
+	}
+	if (opt.ipc)
+		share(k);
+}
+
+static void teardown(struct rank *k)
+{
+	CK(cuModuleUnload(k->module));
+	CK(cuMemFree(k->data));
+	if (k->managed)
+		CK(cuMemFree(k->managed));
+	if (opt.collective)
+		CK(cuMemHostUnregister(shared));
+	free(k->host);
+}
+
+// work starts what the tick is about; it is asynchronous.
+static void work(struct rank *k, uint32_t tick)
+{
+	uint64_t words = opt.bytes / 4, ns = (uint64_t)opt.long_ms * 1000000;
+	uint32_t one = 1, ranks = (uint32_t)opt.ranks, me = (uint32_t)k->number;
+	if (opt.collective)
+		launch(k->meet, 1, 1, (void *[]){&k->counters, &ranks, &me, &tick});
+	if (opt.long_ms)
+		launch(k->spin, 1, 1, (void *[]){&ns});
+	launch(k->add, (unsigned)((words + 255) / 256), 256, (void *[]){&k->data, &words, &one});
+}
+
+static uint64_t verify(struct rank *k, uint32_t tick)
+{
+	uint64_t sum = 0;
+	CK(cuMemcpyDtoH(k->host, k->data, opt.bytes));
+	for (size_t i = 0; i < opt.bytes / 4; i++) {
+		if (k->host[i] != pattern(k, i) + tick) {
+			printf("error: word %zu is %u and not %u\n", i, k->host[i], pattern(k, i) + tick);
+			fflush(stdout);
+			_exit(1);
+		}
+		sum += (uint64_t)k->host[i] * (i | 1);
+	}
+	return sum;
+}
+
+static int run(int number)
+{
+	struct rank k = {.number = number};
+	char name[16];
+	snprintf(name, sizeof name, "toy%d", number);
+	prctl(PR_SET_NAME, name);
+	setup(&k);
+	for (uint32_t tick = 1; !opt.ticks || tick <= opt.ticks; tick++) {
+		work(&k, tick);
+		uint64_t sum = verify(&k, tick);
+		if (opt.ranks > 1)
+			printf("rank %d ", number);
+		printf("tick %u sum %llx\n", tick, (unsigned long long)sum);
+		fflush(stdout);
+		sleep_ms(opt.interval_ms);
+	}
+	teardown(&k);
+	return 0;
+}
+
+// run_ranks starts a process for each rank. They are forked before CUDA is
+// initialized, as CUDA demands. One that fails ends all.
+static int run_ranks(void)
+{
+	pid_t pids[MAX_RANKS], pid;
+	int status, failed = 0;
+	for (int i = 0; i < opt.ranks; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			_exit(run(i));
+		}
+	}
+	while ((pid = wait(&status)) > 0 || errno == EINTR) {
+		if (pid <= 0 || status == 0)
+			continue;
+		for (int i = 0; !failed && i < opt.ranks; i++)
+			kill(pids[i], SIGKILL);
+		failed = 1;
+	}
+	return failed;
+}
+
+static void options(int argc, char **argv)
+{
+	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:mcp:")) != -1;) {
+		switch (o) {
+		case 'b': opt.bytes = strtoull(optarg, NULL, 10) / 4 * 4; break;
+		case 'n': opt.ranks = atoi(optarg); break;
+		case 'i': opt.interval_ms = (unsigned)atoi(optarg); break;
+		case 't': opt.ticks = strtoul(optarg, NULL, 10); break;
+		case 'l': opt.long_ms = (unsigned)atoi(optarg); break;
+		case 'g': opt.gpu = atoi(optarg); break;
+		case 'm': opt.managed = true; break;
+		case 'c': opt.collective = true; break;
+		case 'p': opt.ipc = optarg; break;
+		default: exit(2);
+		}
+	}
+	if (opt.bytes == 0 || opt.ranks < 1 || opt.ranks > MAX_RANKS)
+		exit(2);
+}
+
+int main(int argc, char **argv)
+{
+	options(argc, argv);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 2;
+	return opt.ranks > 1 ? run_ranks() : run(0);
+}
