@@ -10,6 +10,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -129,16 +130,17 @@ func Run(ctx context.Context, h *Host, checks []Check, version string) Report {
 		wait.Go(func() {
 			ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("no answer within %s", checkTimeout))
 			defer cancel()
-			results[i] = check.Run(ctx, h)
+			list := check.Run(ctx, h)
+			for j := range list {
+				list[j].Name = cmp.Or(list[j].Name, check.Name)
+			}
+			results[i] = list
 		})
 	}
 	wait.Wait()
 	r := Report{Version: version, OK: true, Checks: []Result{}}
-	for i, list := range results {
+	for _, list := range results {
 		for _, result := range list {
-			if result.Name == "" {
-				result.Name = checks[i].Name
-			}
 			r.OK = r.OK && result.Status != Fail
 			r.Checks = append(r.Checks, result)
 		}

@@ -24,7 +24,7 @@ const inventoryTimeout = 40 * time.Second
 
 // kernelDriver is in the first line of /proc/driver/nvidia/version, with the
 // open modules and with the others.
-var kernelDriver = regexp.MustCompile(`Kernel Module\D*(\d+\.\d+(?:\.\d+)?)`)
+var kernelDriver = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)`)
 
 // gpus asks the device helper once.
 func (h *Host) gpus(ctx context.Context) (helperapi.Report, error) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -28,9 +29,14 @@ const (
 
 // image reads the checkpoint in a containerd image, out of its content store.
 func image(ctx context.Context, ref string, opts Options) (*Report, error) {
-	client, err := containerd.New(opts.Address, containerd.WithTimeout(dialTimeout))
+	// The client would wait for a socket to appear.
+	_, err := os.Stat(opts.Address)
+	var client *containerd.Client
+	if err == nil {
+		client, err = containerd.New(opts.Address, containerd.WithTimeout(dialTimeout))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("there is no file %s, and containerd can't be asked for an image of that name: %s: %w", ref, opts.Address, err)
+		return nil, fmt.Errorf("there is no file %s, and containerd can't be asked for an image of that name: %w", ref, err)
 	}
 	defer func() { _ = client.Close() }() // it was only asked
 	ctx = namespaces.WithNamespace(ctx, opts.Namespace)

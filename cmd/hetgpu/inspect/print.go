@@ -27,7 +27,7 @@ func (r *Report) Print(w io.Writer) error {
 	case r.Manifest != nil:
 		p.manifest(r.Manifest)
 	case len(r.Problems) == 0:
-		p.line("made", "by the stock shim (no %s); nothing is known of it, and it holds no GPU state", snapshot.ManifestName)
+		p.line("made", "by the stock shim (no manifest)")
 	}
 	p.line("processes", "%s, %s", plural(r.Content.Processes, "process", "processes"), plural(r.Content.Threads, "thread", "threads"))
 	p.line("files", "%s, %s", plural(r.Content.Files, "file", "files"), size(uint64(r.Content.Bytes)))

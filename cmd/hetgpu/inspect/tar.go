@@ -216,14 +216,13 @@ func (r *Report) judge(f *folder, opts Options) {
 	if f.parent != m.Options.Incremental {
 		r.problem(fmt.Errorf("%w: incremental is %t in the manifest, and there is a parent: %t", snapshot.ErrCorrupt, m.Options.Incremental, f.parent))
 	}
-	err = m.Compare(f.files)
-	if err != nil {
+	if err := m.Compare(f.files); err != nil {
 		r.problem(err)
 	}
 	switch {
 	case opts.NoVerify:
 		r.Digests = DigestsNotRead
-	case err != nil:
+	case len(r.Problems) > 0:
 		r.Digests = DigestsDiffer
 	default:
 		r.Digests = DigestsMatch
