@@ -111,6 +111,9 @@ func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Mani
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", PhasePreflight, err)
 	}
+	if before.HasSnapshot() {
+		return nil, fmt.Errorf("%s: %s holds a snapshot already, or a part of one: name a directory without", PhasePreflight, r.Dir)
+	}
 	s.undo.add("remove the images", func(context.Context) error { return snapshot.Remove(before) })
 	if err := s.stop(ctx); err != nil {
 		return nil, err

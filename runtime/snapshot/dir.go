@@ -122,6 +122,16 @@ func List(dir string) (*Listing, error) {
 // Empty tells whether there was nothing in the directory.
 func (l *Listing) Empty() bool { return len(l.names) == 0 }
 
+// HasSnapshot tells whether there was a snapshot, or part of one.
+func (l *Listing) HasSnapshot() bool {
+	for name := range l.names {
+		if name == ManifestName || Belongs(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // Remove removes what was not there when the listing was made: files, links
 // (never what they point to), the directory itself and its parents, if they
 // were missing then and hold nothing else now. It goes on after an error.

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text, want string
+		unified    bool
+	}{
+		"unified":          {"0::/kubepods/pod1/c\n", "/kubepods/pod1/c", true},
+		"version 1":        {"9:freezer:/default/c\n2:cpu,cpuacct:/x\n0::/\n", "/freezer/default/c", false},
+		"hybrid":           {"0::/system.slice\n12:freezer:/c\n", "/freezer/c", false},
+		"colons in a path": {"0::/system.slice:ctr:id\n", "/system.slice:ctr:id", true},
+		"no freezer":       {"2:cpu,cpuacct:/x\n", "", false},
+		"empty":            {"", "", false},
+		"not a line":       {"nonsense\n", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			if err := os.Mkdir(filepath.Join(proc, "5"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(proc, "5", "cgroup"), []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err := of(proc, "/", 5)
+			if tc.want == "" {
+				if err == nil {
+					t.Fatalf("got %+v, want an error", c)
+				}
+				return
+			}
+			if err != nil || c.Path() != tc.want || c.Unified() != tc.unified {
+				t.Errorf("got %+v, %v", c, err)
+			}
+		})
+	}
+	if _, err := of(t.TempDir(), "", 5); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error is %v, want a missing process", err)
+	}
+}
+
+// The real freezer of this machine, whichever version it has.
+func TestFreezeAndThaw(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it makes a cgroup")
+	}
+	self, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := Root
+	if !self.unified {
+		root = filepath.Join(Root, "freezer")
+	}
+	c := &Cgroup{dir: filepath.Join(root, fmt.Sprintf("hetgpu-test-%d", os.Getpid())), unified: self.unified}
+	if err := os.Mkdir(c.dir, 0o755); err != nil { //nolint:gosec // as cgroups are
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Thaw(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := os.Remove(c.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(c.dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	pids, err := c.PIDs()
+	if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Fatalf("processes are %v, %v", pids, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, step := range []struct {
+		do   func(context.Context) error
+		want bool
+	}{{c.Freeze, true}, {c.Freeze, true}, {c.Thaw, false}, {c.Thaw, false}, {c.Freeze, true}} {
+		if err := step.do(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if frozen, err := c.Frozen(); err != nil || frozen != step.want {
+			t.Fatalf("frozen is %t, %v, want %t", frozen, err, step.want)
+		}
+	}
+}
+
+func TestFreezeEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir() // a freezer that never gets there
+	for name, text := range map[string]string{"cgroup.freeze": "0\n", "cgroup.events": "populated 1\nfrozen 0\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, why)
+	defer cancel()
+	if err := (&Cgroup{dir: dir, unified: true}).Freeze(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("error is %v, want %v and the group", err, why)
+	}
+}
+
+func TestPIDs(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"cgroup.procs": "10\n", "a/cgroup.procs": "", "a/b/cgroup.procs": "11\n12\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Cgroup{dir: dir}
+	pids, err := c.PIDs()
+	slices.Sort(pids)
+	if err != nil || !slices.Equal(pids, []int{10, 11, 12}) {
+		t.Errorf("got %v, %v", pids, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "cgroup.procs"), []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PIDs(); err == nil {
+		t.Error("a process of another PID namespace was not noticed")
+	}
+	if pids, err := (&Cgroup{dir: filepath.Join(dir, "gone")}).PIDs(); err != nil || len(pids) > 0 {
+		t.Errorf("a group that is gone has %v, %v", pids, err)
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+func request(dir string, exit bool) Request {
+	return Request{
+		Dump:     runc.Dump{Dir: dir, Exit: exit},
+		Manifest: snapshot.Manifest{Container: snapshot.Container{ID: "c", Namespace: "n"}, Host: snapshot.Host{Arch: "amd64"}},
+	}
+}
+
+func TestCheckpointOrder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		frozen, exit, noGPU bool
+		locked              bool
+		tcp                 bool
+		want                string
+		alive, wantFrozen   bool
+	}{
+		"leave running": {want: "processes prepare inventory usage lock suspend freeze dump thaw resume", alive: true},
+		"paused by the client": {
+			frozen: true, locked: true,
+			want: "thaw processes prepare inventory usage lock suspend freeze dump thaw resume freeze", alive: true, wantFrozen: true,
+		},
+		"exit":                 {exit: true, want: "processes prepare inventory usage lock suspend freeze dump kill thaw"},
+		"exit keeps TCP":       {exit: true, tcp: true, want: "processes prepare inventory usage lock suspend freeze dump", wantFrozen: true},
+		"no GPU, running":      {noGPU: true, want: "processes freeze dump thaw", alive: true},
+		"no GPU, paused":       {noGPU: true, frozen: true, want: "processes freeze dump", alive: true, wantFrozen: true},
+		"no GPU, paused, exit": {noGPU: true, frozen: true, exit: true, want: "processes freeze dump kill thaw"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.frozen = tc.frozen
+			found := gpuplugin.StateRunning
+			if tc.locked {
+				found = gpuplugin.StateLocked
+			}
+			for pid := range w.states {
+				w.states[pid] = found
+				if tc.noGPU {
+					w.states[pid] = ""
+				}
+			}
+			if tc.noGPU {
+				w.engine = snapshot.EngineNone
+			}
+			dir := filepath.Join(t.TempDir(), "snapshot")
+			r := request(dir, tc.exit)
+			r.TCPEstablished = tc.tcp
+			m, err := w.container().Checkpoint(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(w.calls, " "); got != tc.want {
+				t.Errorf("called\n %s, want\n %s", got, tc.want)
+			}
+			if w.alive != tc.alive || w.frozen != tc.wantFrozen {
+				t.Errorf("alive %t frozen %t, want %t %t", w.alive, w.frozen, tc.alive, tc.wantFrozen)
+			}
+			if w.dumped.Exit != tc.tcp {
+				t.Errorf("CRIU ends the processes: %t, want %t", w.dumped.Exit, tc.tcp)
+			}
+			checkManifest(t, dir, m, tc.noGPU)
+			for pid, state := range w.states {
+				if tc.alive && !tc.noGPU && state != found {
+					t.Errorf("process %d is %s, found %s", pid, state, found)
+				}
+			}
+		})
+	}
+}
+
+// checkManifest checks what only this package can put there.
+func checkManifest(t *testing.T, dir string, m *snapshot.Manifest, noGPU bool) {
+	t.Helper()
+	snap, err := snapshot.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snap.Verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if len(m.Files) != 3 || len(m.Phases) < 3 {
+		t.Errorf("%d files and %d phases", len(m.Files), len(m.Phases))
+	}
+	if noGPU {
+		if m.Engine != snapshot.EngineNone || len(m.Devices)+len(m.Processes) != 0 {
+			t.Errorf("a container without a GPU has %+v %+v", m.Devices, m.Processes)
+		}
+		return
+	}
+	if m.Engine != "driver" || m.Host.Driver != "580.1" || len(m.Devices) != 2 || m.Devices[0].UsedBytes != 1<<20 {
+		t.Errorf("engine %q driver %q devices %+v", m.Engine, m.Host.Driver, m.Devices)
+	}
+	for _, p := range m.Processes {
+		if p.State != gpuplugin.StateRunning {
+			t.Errorf("process %v restores to %s", p.NSPIDs, p.State)
+		}
+	}
+	if len(m.Processes) != 2 || !slices.Equal(m.Processes[1].NSPIDs, []int{7}) {
+		t.Errorf("processes are %+v", m.Processes)
+	}
+}
+
+// Whatever fails, the container is as it was found and the directory empty.
+func TestCheckpointRollsBack(t *testing.T) {
+	for _, tc := range []struct {
+		fail        string // the call that fails
+		exit        bool
+		notCalled   []string // what must not happen after it
+		wantInError string
+	}{
+		{"processes 1", false, []string{"lock", "suspend", "dump"}, PhasePreflight},
+		{"prepare 1", false, []string{"lock", "suspend", "dump"}, PhasePreflight},
+		{"inventory 1", false, []string{"lock", "suspend", "dump"}, PhasePreflight},
+		{"usage 1", false, []string{"lock", "suspend", "dump"}, PhasePreflight},
+		{"lock 1", false, []string{"suspend", "dump"}, PhaseLock},
+		{"suspend 1", false, []string{"dump"}, PhaseSuspend},
+		{"freeze 1", false, []string{"dump"}, PhaseFreeze},
+		{"dump 1", false, []string{"resume", "kill"}, PhaseDump},
+		{"dump 1", true, []string{"resume", "kill"}, PhaseDump},
+		{"kill 1", true, nil, PhaseKill},
+	} {
+		for _, frozen := range []bool{false, true} {
+			name := tc.fail
+			if frozen {
+				name += ", paused"
+			}
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t)
+				w.frozen = frozen
+				before := maps.Clone(w.states)
+				w.fail[tc.fail] = errFault
+				dir := t.TempDir()
+				_, err := w.container().Checkpoint(t.Context(), request(dir, tc.exit))
+				if !errors.Is(err, errFault) || !strings.Contains(err.Error(), tc.wantInError) {
+					t.Fatalf("error is %v, want the fault in %s", err, tc.wantInError)
+				}
+				w.asFound(t, before, frozen, dir)
+				for _, name := range tc.notCalled {
+					if w.called(name) {
+						t.Errorf("%s was called after %s failed: %v", name, tc.fail, w.calls)
+					}
+				}
+			})
+		}
+	}
+}
+
+// asFound checks that nothing is left of an operation.
+func (w *world) asFound(t *testing.T, states map[int]gpuplugin.State, frozen bool, dir string) {
+	t.Helper()
+	if !maps.Equal(w.states, states) || w.frozen != frozen || !w.alive {
+		t.Errorf("states %v frozen %t alive %t, found %v %t true", w.states, w.frozen, w.alive, states, frozen)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+// A cancelled operation is rolled back although its context has ended.
+func TestCheckpointCancelled(t *testing.T) {
+	for _, at := range []string{"lock 1", "suspend 1", "freeze 1", "dump 1"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t)
+			before := maps.Clone(w.states)
+			why := errors.New("nobody wants it")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w.cancel[at] = func() { cancel(why) }
+			dir := t.TempDir()
+			if _, err := w.container().Checkpoint(ctx, request(dir, false)); err == nil {
+				t.Fatal("no error")
+			}
+			w.asFound(t, before, false, dir)
+		})
+	}
+}
+
+// GPUs that can't be brought back at first are tried again; if that fails too,
+// the snapshot, which may be the only good copy by then, stays.
+func TestResumeFails(t *testing.T) {
+	w := newWorld(t)
+	before := maps.Clone(w.states)
+	w.fail["resume 1"] = errFault
+	dir := t.TempDir()
+	if _, err := w.container().Checkpoint(t.Context(), request(dir, false)); err != nil {
+		t.Fatalf("the second try succeeded, and the error is %v", err)
+	}
+	if !maps.Equal(w.states, before) || w.frozen {
+		t.Errorf("states %v frozen %t", w.states, w.frozen)
+	}
+
+	w = newWorld(t)
+	w.fail["resume 1"], w.fail["undo 1"] = errFault, errFault
+	dir = t.TempDir()
+	if _, err := w.container().Checkpoint(t.Context(), request(dir, false)); !errors.Is(err, errFault) || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("error is %v, want the fault and %s", err, dir)
+	}
+	if _, err := snapshot.Open(dir); err != nil {
+		t.Errorf("the snapshot was not kept: %v", err)
+	}
+}
+
+func TestPreflightRefuses(t *testing.T) {
+	t.Run("a directory with a snapshot", func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "core-1.img"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.container().Checkpoint(t.Context(), request(dir, false)); err == nil || len(w.calls) > 0 {
+			t.Errorf("got %v after %v", err, w.calls)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "core-1.img")); err != nil {
+			t.Error("the file that was there is gone")
+		}
+	})
+	t.Run("a process from outside, with every other reason", func(t *testing.T) {
+		w := newWorld(t)
+		w.process(200, 1, "9")
+		w.states[200] = gpuplugin.StateRunning
+		w.fail["prepare 1"] = errFault
+		_, err := w.container().Checkpoint(t.Context(), request(t.TempDir(), false))
+		if !errors.Is(err, errFault) || !strings.Contains(err.Error(), "process 200") {
+			t.Errorf("error is %v, want both reasons", err)
+		}
+		if w.called("lock") {
+			t.Error("it went on")
+		}
+	})
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// saved makes a snapshot of a world with GPU state.
+func saved(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	r := request(dir, true)
+	r.Manifest.Host.Arch = runtime.GOARCH
+	if _, err := newWorld(t).container().Checkpoint(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// restored is the world after CRIU: the same processes under other PIDs.
+func restored(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.process(300, 1, "1")
+	w.process(301, 300, "7")
+	w.states = map[int]gpuplugin.State{300: gpuplugin.StateCheckpointed, 301: gpuplugin.StateCheckpointed}
+	return w
+}
+
+func TestRestore(t *testing.T) {
+	dir, w := saved(t), restored(t)
+	r, err := Open(t.Context(), dir, gpu{w}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Manifest().Container.ID != "c" {
+		t.Errorf("manifest is of %q", r.Manifest().Container.ID)
+	}
+	if err := r.Finish(t.Context(), w.container()); err != nil {
+		t.Fatal(err)
+	}
+	for pid, state := range w.states {
+		if state != gpuplugin.StateRunning {
+			t.Errorf("process %d is %s", pid, state)
+		}
+	}
+}
+
+// What does not fit is refused before anything starts.
+func TestOpenRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(t *testing.T, dir string, w *world) GPU
+		want  error
+	}{
+		"no GPU in the container": {func(*testing.T, string, *world) GPU { return gpuplugin.None{} }, gpuplugin.ErrIncompatible},
+		"devices that do not fit": {func(_ *testing.T, _ string, w *world) GPU {
+			w.fail["match 1"] = gpuplugin.ErrIncompatible
+			return gpu{w}
+		}, gpuplugin.ErrIncompatible},
+		"no manifest, and a GPU": {func(t *testing.T, dir string, w *world) GPU {
+			t.Helper()
+			if err := os.Remove(filepath.Join(dir, snapshot.ManifestName)); err != nil {
+				t.Fatal(err)
+			}
+			return gpu{w}
+		}, snapshot.ErrNoManifest},
+		"a damaged image": {func(t *testing.T, dir string, w *world) GPU {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(dir, "core-1.img"), []byte("CORE-1.img"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return gpu{w}
+		}, snapshot.ErrCorrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, w := saved(t), restored(t)
+			g := tc.spoil(t, dir, w)
+			if _, err := Open(t.Context(), dir, g, nil); !errors.Is(err, tc.want) {
+				t.Errorf("error is %v, want %v", err, tc.want)
+			}
+			if w.called("resume") {
+				t.Error("it went on")
+			}
+		})
+	}
+}
+
+// A snapshot of the stock shim has no manifest; without a GPU nothing is lost.
+func TestOpenWithoutManifest(t *testing.T) {
+	dir := saved(t)
+	if err := os.Remove(filepath.Join(dir, snapshot.ManifestName)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(t.Context(), dir, gpuplugin.None{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := restored(t)
+	if err := r.Finish(t.Context(), w.container()); err != nil || len(w.calls) > 0 {
+		t.Errorf("got %v after %v", err, w.calls)
+	}
+}
+
+// Restored processes that are not as the snapshot says are never resumed.
+func TestFinishRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(w *world)
+		want  string
+	}{
+		"a process is missing":     {func(w *world) { delete(w.states, 301) }, "not among the restored ones"},
+		"a process lost its state": {func(w *world) { w.states[301] = "" }, "knows of none"},
+		"a process runs":           {func(w *world) { w.states[301] = gpuplugin.StateRunning }, "is running for the driver"},
+		"one too many": {func(w *world) {
+			w.process(302, 300, "8")
+			w.states[302] = gpuplugin.StateCheckpointed
+		}, "3 processes"},
+		"the driver fails": {func(w *world) { w.fail["resume 1"] = errFault }, "fault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, w := saved(t), restored(t)
+			r, err := Open(t.Context(), dir, gpu{w}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.spoil(w)
+			if err := r.Finish(t.Context(), w.container()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error is %v, want one with %q", err, tc.want)
+			}
+			if w.called("resume") != (name == "the driver fails") {
+				t.Errorf("calls are %v", w.calls)
+			}
+		})
+	}
+}
