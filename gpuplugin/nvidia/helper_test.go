@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/gputest"
@@ -26,7 +29,13 @@ import (
 // which each process behaves in another way.
 const asHelper = "HETGPU_TEST_HELPER"
 
+// asShim has it start a helper, print its PID, and wait.
+const asShim = "HETGPU_TEST_SHIM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asShim) != "" {
+		os.Exit(shim())
+	}
 	if os.Getenv(asHelper) == "" {
 		os.Exit(m.Run())
 	}
@@ -36,6 +45,26 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+func shim() int {
+	self, err := os.Executable()
+	if err != nil {
+		return 1
+	}
+	h := nvidia.NewHelper(nvidia.HelperConfig{Binary: self, Env: []string{asHelper + "=1"}})
+	if err := h.Unlock(context.Background(), pidFine); err != nil {
+		return 1
+	}
+	fmt.Fprintln(os.Stdout, h.PID())
+	return errorCode(h.Unlock(context.Background(), pidHangs))
+}
+
+func errorCode(err error) int {
+	if err != nil {
+		return 1
+	}
+	return 0
 }
 
 // The processes of the scripted driver.
@@ -272,6 +301,39 @@ func TestHelperHangs(t *testing.T) {
 }
 
 func TestHelperEndsWithItsShim(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), asShim+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd) //nolint:errcheck // read only
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 10_000); err != nil || n != 1 {
+		t.Errorf("the helper has outlived its shim by 10 s: %v", err)
+	}
+}
+
+func TestHelperClosed(t *testing.T) {
 	h := newHelper(t)
 	go func() { _ = h.Checkpoint(t.Context(), pidHangs) }() // it is in the way
 	if err := h.Unlock(t.Context(), pidFine); err != nil {
