@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
@@ -49,6 +51,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build the %s variant: %v\n%s", v.name, err, out)
 			os.Exit(1)
 		}
+	}
+	// Ranks outlive their parent by a moment, and CRIU wants their numbers
+	// again: do not depend on how soon the machine's first process reaps them.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "become a subreaper:", err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

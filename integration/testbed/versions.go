@@ -20,6 +20,10 @@ type Installed struct {
 
 // FindInstalled reads hack/versions.env of the tree with the given root.
 func FindInstalled(root string) (*Installed, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
 	file, err := os.Open(filepath.Join(root, "hack", "versions.env"))
 	if err != nil {
 		return nil, err
