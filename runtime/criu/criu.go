@@ -153,6 +153,15 @@ func Check(ctx context.Context, path string) error {
 	return nil
 }
 
+// CheckFeature tells whether CRIU and the kernel have what
+// `criu check --feature` calls so.
+func CheckFeature(ctx context.Context, path, feature string) error {
+	if _, err := execx.Output(ctx, checkTimeout, path, "check", "--feature", feature); err != nil {
+		return fmt.Errorf("%s check --feature %s: %w", path, feature, err)
+	}
+	return nil
+}
+
 // Probe finds CRIU and asks for its version. It fails with [ErrNotFound] or
 // [ErrTooOld]. It does not run [Check], which takes longer.
 func Probe(ctx context.Context, configured string) (Tool, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/containerd/log"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 )
 
@@ -26,10 +25,7 @@ func CheckOnce(ctx context.Context, path, stateDir string) error {
 // HasFeatureOnce tells whether CRIU and the kernel have what
 // `criu check --feature` calls so. Like [CheckOnce] it remembers a yes.
 func HasFeatureOnce(ctx context.Context, path, stateDir, feature string) bool {
-	return once(ctx, path, stateDir, "feature-"+feature, func() error {
-		_, err := execx.Output(ctx, checkTimeout, path, "check", "--feature", feature)
-		return err
-	}) == nil
+	return once(ctx, path, stateDir, "feature-"+feature, func() error { return CheckFeature(ctx, path, feature) }) == nil
 }
 
 // once runs probe unless it succeeded before. Not being able to remember it is

@@ -127,10 +127,11 @@ func TestChecks(t *testing.T) {
 		{"no CRIU", "CRIU", nil, nil, Fail, "not found", "make setup"},
 		{"CRIU and this kernel", "CRIU", machine{"bin/criu": `[ "$1" = check ] && { echo "Error: odd vDSO"; exit 1; }; echo "Version: 4.2.1"`}, nil, Fail, "odd vDSO", "make setup"},
 
-		{"iptables", "network lock", machine{"bin/iptables-restore": "", "bin/nft": ""}, nil, OK, "iptables", ""},
+		{"iptables", "network lock", machine{"bin/iptables-restore": "", "bin/criu": ""}, nil, OK, "iptables", ""},
 		{"iptables outside of PATH", "network lock", machine{"usr/sbin/iptables-restore": ""}, nil, OK, "usr/sbin", ""},
-		{"nftables", "network lock", machine{"bin/nft": ""}, nil, OK, "nftables", ""},
-		{"no network lock", "network lock", nil, nil, Warn, "host's network", "iptables"},
+		{"nftables", "network lock", machine{"bin/criu": `[ "$*" = "check --feature network_lock_nftables" ]`}, nil, OK, "nftables", ""},
+		{"CRIU without nftables", "network lock", machine{"bin/criu": `[ "$1" != check ]`}, nil, Warn, "neither", "iptables"},
+		{"no network lock", "network lock", nil, nil, Warn, "TCP connections", "iptables"},
 
 		{"no GPU, no helper", "GPU driver", nil, nil, OK, "none", ""},
 		{"no GPU", "GPU driver", machine{"bin/hetgpu-gpu": noDriver}, nil, OK, "none", ""},

@@ -166,14 +166,17 @@ func trimAdvice(err error) error {
 	return errors.New(strings.TrimSuffix(err.Error(), "; "+criu.Advice))
 }
 
-// networkLock looks for what CRIU keeps packets away with during a dump.
-func networkLock(_ context.Context, h *Host) []Result {
-	for _, tool := range []struct{ program, name string }{{"iptables-restore", "iptables"}, {"nft", "nftables"}} {
-		if path := h.find(tool.program); path != "" {
-			return ok("%s (%s)", tool.name, path)
-		}
+// networkLock looks for what CRIU holds packets back with while it saves
+// connections, as the shim does.
+func networkLock(ctx context.Context, h *Host) []Result {
+	if path := h.find("iptables-restore"); path != "" {
+		return ok("iptables (%s)", path)
 	}
-	return warn("install iptables", "neither iptables-restore nor nft: only containers on the host's network can be checkpointed")
+	tool, err := criu.Find(h.Config.CRIU.Path)
+	if err == nil && h.UID == 0 && criu.CheckFeature(ctx, tool, "network_lock_nftables") == nil {
+		return ok("nftables (by CRIU itself)")
+	}
+	return warn("install iptables", "neither iptables-restore nor a CRIU with nftables: established TCP connections can't be saved, but in containers on the host's network")
 }
 
 // find looks for a program in PATH and where system programs are.
