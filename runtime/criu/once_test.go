@@ -16,7 +16,7 @@ func TestOnce(t *testing.T) {
 	program := filepath.Join(dir, "criu")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(program, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
