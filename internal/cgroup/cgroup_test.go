@@ -69,7 +69,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		root = filepath.Join(Root, "freezer")
 	}
 	c := &Cgroup{dir: filepath.Join(root, fmt.Sprintf("hetgpu-test-%d", os.Getpid())), unified: self.unified}
-	if err := os.Mkdir(c.dir, 0o755); err != nil { //nolint:gosec // as cgroups are
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")

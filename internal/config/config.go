@@ -69,7 +69,7 @@ func Default() Config {
 }
 
 // Load reads the file that [Env] names or, without it, [Path]; only the latter
-// may be missing. A key that it does not know is an error: it was misspelt.
+// may be missing. A key that it does not know is an error: it is a typing error.
 func Load() (Config, error) {
 	name := os.Getenv(Env)
 	if name == "" {
@@ -89,8 +89,7 @@ func load(name string, mayMiss bool) (Config, error) {
 	}
 	defer f.Close()
 	if err := toml.NewDecoder(f).DisallowUnknownFields().Decode(&c); err != nil {
-		var strict *toml.StrictMissingError
-		if errors.As(err, &strict) {
+		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 			return c, fmt.Errorf("configuration %s: unknown key:\n%s", name, strict.String())
 		}
 		return c, fmt.Errorf("configuration %s: %w", name, err)

@@ -19,7 +19,7 @@ func TestLoad(t *testing.T) {
 	}{
 		"empty":         {"", func(*Config) {}, ""},
 		"some":          {"timeout = \"90s\"\n[criu]\npath = \"/x\"\n", func(c *Config) { c.Timeout = Duration(90 * time.Second); c.CRIU.Path = "/x" }, ""},
-		"misspelt":      {"time_out = \"90s\"\n", nil, "time_out"},
+		"unknown key":   {"time_out = \"90s\"\n", nil, "time_out"},
 		"negative time": {"timeout = \"-1s\"\n", nil, "not positive"},
 		"log level":     {"[criu]\nlog_level = 9\n", nil, "log_level"},
 		"not TOML":      {"]", nil, "configuration"},

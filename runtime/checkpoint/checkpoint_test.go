@@ -174,7 +174,7 @@ func (w *world) asFound(t *testing.T, states map[int]gpuplugin.State, frozen boo
 	}
 }
 
-// A cancelled operation is rolled back although its context has ended.
+// A canceled operation is rolled back although its context has ended.
 func TestCheckpointCancelled(t *testing.T) {
 	for _, at := range []string{"lock 1", "suspend 1", "freeze 1", "dump 1"} {
 		t.Run(at, func(t *testing.T) {

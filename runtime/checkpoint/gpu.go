@@ -12,8 +12,8 @@ import (
 // GPU captures the GPU state of processes. A container without a GPU has one
 // too ([gpuplugin.None]), so that no step asks whether there is one.
 //
-// No method holds a lock while it waits for a driver, and each honours its
-// context: when it ends, the method undoes what it did and returns.
+// No method holds a lock while it waits for a driver, and each ends with its
+// context: then, the method undoes what it did and returns.
 type GPU interface {
 	// Engine is the value of the manifest's "engine": "driver" or "none".
 	Engine() string

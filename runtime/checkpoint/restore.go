@@ -156,11 +156,14 @@ func (r *Restore) Finish(ctx context.Context, c *Container) error {
 func (r *Restore) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
-		return context.Cause(r.images)
+		return r.imagesErr()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
+
+// imagesErr is why the memory images can't be used, nil if they can.
+func (r *Restore) imagesErr() error { return context.Cause(r.images) }
 
 // processes finds the snapshot's processes among the restored ones, and checks
 // that the driver knows exactly these, each with its GPU state in its memory.

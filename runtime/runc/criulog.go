@@ -5,8 +5,10 @@ package runc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,7 +76,7 @@ func dropOldLogs(dir string) error {
 	}
 	slices.Sort(names)
 	for _, name := range names[:len(names)-mostLogs] {
-		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

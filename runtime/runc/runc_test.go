@@ -105,7 +105,7 @@ func fakeRuntime(t *testing.T, script string) *Container {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "runtime")
 	text := "#!/bin/sh\necho \"$@\" > " + dir + "/args\necho \"$PATH\" > " + dir + "/path\n" + script
-	if err := os.WriteFile(binary, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(binary, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return &Container{ID: "c", Namespace: "ns", Bundle: dir, Binary: binary, Root: "/r", CRIU: "/opt/x/criu", LogDir: filepath.Join(dir, "logs")}

@@ -156,9 +156,10 @@ func answerInJSON(start func()) error {
 	if result.GetAddress() == "" {
 		return errors.New("the start's answer has no address")
 	}
-	return json.NewEncoder(stdout).Encode(shim.BootstrapParams{
-		Version:  int(result.GetVersion()),
-		Address:  result.GetAddress(),
-		Protocol: result.GetProtocol(),
-	})
+	// containerd 2.2, pkg/shim, BootstrapParams.
+	return json.NewEncoder(stdout).Encode(struct {
+		Version  int32  `json:"version"`
+		Address  string `json:"address"`
+		Protocol string `json:"protocol"`
+	}{result.GetVersion(), result.GetAddress(), result.GetProtocol()})
 }

@@ -65,8 +65,8 @@ func fromTOML(generic *runtimeoptions.Options) (*options.Options, error) {
 		NoPivotRoot:   fields.NoPivotRoot,
 		NoNewKeyring:  fields.NoNewKeyring,
 		ShimCgroup:    fields.ShimCgroup,
-		IoUid:         fields.IoUid,
-		IoGid:         fields.IoGid,
+		IoUid:         fields.IOUID,
+		IoGid:         fields.IOGID,
 		BinaryName:    fields.BinaryName,
 		Root:          fields.Root,
 		SystemdCgroup: fields.SystemdCgroup,
@@ -77,13 +77,13 @@ func fromTOML(generic *runtimeoptions.Options) (*options.Options, error) {
 
 // fields has the names of options.Options (containerd 2.4,
 // api/types/runc/options/oci.proto), without the message's inner ones, which a
-// text must not reach. The two last ones are the stock shim's business.
+// text must not reach.
 type fields struct {
 	NoPivotRoot    bool
 	NoNewKeyring   bool
 	ShimCgroup     string
-	IoUid          uint32 //nolint:revive // the field's name in containerd
-	IoGid          uint32 //nolint:revive // the field's name in containerd
+	IOUID          uint32 `toml:"IoUid"`
+	IOGID          uint32 `toml:"IoGid"`
 	BinaryName     string
 	Root           string
 	CriuPath       string // gone in containerd 2.0, and still in users' files

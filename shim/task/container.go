@@ -193,7 +193,7 @@ func (c *container) stateDuring() *taskapi.StateResponse {
 		return nil
 	}
 	st := &taskapi.StateResponse{
-		ID: c.id, Bundle: c.bundle, Pid: uint32(c.pid), //nolint:gosec // a PID fits
+		ID: c.id, Bundle: c.bundle, Pid: uint32(c.pid),
 		Stdin: c.request.Stdin, Stdout: c.request.Stdout, Stderr: c.request.Stderr, Terminal: c.request.Terminal,
 	}
 	switch c.current.op {

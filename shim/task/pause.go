@@ -78,7 +78,7 @@ func (c *container) lockGPUs(ctx context.Context) ([]gpuplugin.Process, error) {
 }
 
 // Resume undoes Pause. If a checkpoint is under way, whoever asked for it has
-// given up: it is cancelled, and the container goes on.
+// given up: it is ended, and the container goes on.
 func (s *service) Resume(ctx context.Context, r *taskapi.ResumeRequest) (*emptypb.Empty, error) {
 	c := s.container(r.ID)
 	if c == nil {

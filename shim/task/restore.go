@@ -159,7 +159,7 @@ func setHostname(pid int, name string) error {
 		return err
 	}
 	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil { //nolint:gosec // a descriptor fits
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil {
 		return err
 	}
 	return unix.Sethostname([]byte(name))
