@@ -52,7 +52,7 @@ func gpu(t *testing.T, edit func(*snapshot.Manifest)) files {
 		Version: snapshot.Version, Engine: snapshot.EngineDriver,
 		Created:   time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC),
 		Container: snapshot.Container{ID: "train", Namespace: "default", Hostname: "train", CgroupsPath: "/default/train"},
-		Host:      snapshot.Host{Kernel: "6.18.0", Arch: "amd64", Runc: "1.5.2", CRIU: "4.2.1", Driver: "580.159.04", API: 13000},
+		Host:      snapshot.Host{Kernel: "6.18.0", Arch: "amd64", Runc: "runc version 1.5.2", CRIU: "4.2.1", Driver: "580.159.04", API: 13000},
 		Options:   snapshot.Options{TCPEstablished: true, FileLocks: true},
 		Devices: []gpuplugin.Device{{
 			UUID: "GPU-0f1e", Vendor: "nvidia", Model: "NVIDIA H200", MemoryBytes: 150754820096, UsedBytes: 2 << 30, PCI: "0000:81:00.0",

@@ -95,7 +95,7 @@ func pids(ns []int) string {
 
 func host(h snapshot.Host) string {
 	parts := []string{"Linux " + plain(h.Kernel) + " " + plain(h.Arch)}
-	for _, v := range []struct{ name, version string }{{"runc", h.Runc}, {"CRIU", h.CRIU}, {"driver", h.Driver}} {
+	for _, v := range []struct{ name, version string }{{"runc", strings.TrimPrefix(h.Runc, "runc version ")}, {"CRIU", h.CRIU}, {"driver", h.Driver}} {
 		if v.version != "" {
 			parts = append(parts, v.name+" "+plain(v.version))
 		}
