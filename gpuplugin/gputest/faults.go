@@ -39,6 +39,8 @@ var (
 	ErrNotReady = driverError(OpLock, helperapi.Class_CLASS_NOT_READY, 600, "CUDA_ERROR_NOT_READY")
 	// ErrNotSupported is what Checkpoint says of managed memory.
 	ErrNotSupported = driverError(OpCheckpoint, helperapi.Class_CLASS_UNSUPPORTED, 801, "CUDA_ERROR_NOT_SUPPORTED")
+	// ErrUnknown is what it says of managed memory the next times.
+	ErrUnknown = driverError(OpCheckpoint, helperapi.Class_CLASS_OTHER, 999, "CUDA_ERROR_UNKNOWN")
 	// ErrInvalidValue is what Restore says of legacy IPC.
 	ErrInvalidValue = driverError(OpRestore, helperapi.Class_CLASS_OTHER, 1, "CUDA_ERROR_INVALID_VALUE")
 	// ErrHelperDied is what a call says whose helper died.

@@ -145,12 +145,12 @@ func (e *Engine) suspendOne(ctx context.Context, p gpuplugin.Process) error {
 	err := e.driver.Checkpoint(ctx, p.PID)
 	e.trace(ctx, p.PID, "checkpoint", start)
 	switch {
-	case errors.Is(err, helperapi.ErrGone):
-		return nil // its GPU state has gone with it
-	case errors.Is(err, gpuplugin.ErrUnsupported):
-		return e.explainUnsupported(p.PID, err)
+	case err == nil, errors.Is(err, helperapi.ErrGone): // its GPU state has gone with it
+		return nil
+	case errors.Is(err, gpuplugin.ErrUnavailable):
+		return err
 	}
-	return err
+	return e.explain(p.PID, err)
 }
 
 // Resume restores the processes to their devices or those of the map, all at

@@ -204,10 +204,15 @@ func TestSuspendFails(t *testing.T) {
 func TestUnsupportedNamesManagedMemory(t *testing.T) {
 	m, e, procs := four(t)
 	m.Map(2, "7f3a00000000-7f3a00800000 rw-s 7f3a00000000 00:05 90 /dev/nvidia-uvm")
-	m.Fail(gputest.Fault{Op: gputest.OpCheckpoint, PID: 2, Err: gputest.ErrNotSupported})
-	err := e.Suspend(t.Context(), procs)
-	if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "8192 KiB of managed memory") {
-		t.Errorf("err = %v", err)
+	for _, said := range []error{gputest.ErrNotSupported, gputest.ErrUnknown} {
+		m.Heal()
+		m.Fail(gputest.Fault{Op: gputest.OpCheckpoint, PID: 2, Err: said})
+		err := e.Suspend(t.Context(), procs)
+		if !errors.Is(err, gpuplugin.ErrUnsupported) || !errors.Is(err, said) ||
+			!strings.Contains(err.Error(), "8192 KiB of managed memory") {
+			t.Errorf("err = %v", err)
+		}
+		wantStates(t, m, all(running))
 	}
 }
 

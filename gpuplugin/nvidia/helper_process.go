@@ -105,8 +105,14 @@ func (p *helperProcess) kill() {
 	_ = p.cmd.Process.Kill()
 }
 
-// status says how it ended, as a shell would.
-func (p *helperProcess) status() string { return fmt.Sprintf("exit status %d", p.code) }
+// status says how it ended. What a signal ended has the status 128 plus its
+// number with containerd's reaper, and -1 without.
+func (p *helperProcess) status() string {
+	if p.code < 0 {
+		return "killed by a signal"
+	}
+	return fmt.Sprintf("exit status %d", p.code)
+}
 
 // answers says whether the process still serves, whatever the driver does.
 func (p *helperProcess) answers(ctx context.Context) bool {

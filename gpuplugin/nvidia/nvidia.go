@@ -39,7 +39,9 @@ type Driver interface {
 	// Checkpoint takes a process from locked to checkpointed. If it fails the
 	// process is locked.
 	Checkpoint(ctx context.Context, pid int) error
-	// Restore takes a process from checkpointed to locked.
+	// Restore takes a process from checkpointed to locked. The map has each
+	// device that the process can see, and no other: the driver refuses fewer
+	// and more (seen on 580, in a container with one of two GPUs).
 	Restore(ctx context.Context, pid int, devices gpuplugin.DeviceMap) error
 	// Unlock takes a process from locked to running.
 	Unlock(ctx context.Context, pid int) error

@@ -89,18 +89,20 @@ func unknown(pid int, view procView, err error) error {
 	return fmt.Errorf("%w: process %d (%s)%s: %w", gpuplugin.ErrUnknownState, pid, view.comm, hint, err)
 }
 
-// explainUnsupported says what of the process the driver probably refused.
-func (e *Engine) explainUnsupported(pid int, err error) error {
+// explain says what of the process the driver probably refused to checkpoint.
+// It says NOT_SUPPORTED of managed memory the first time and UNKNOWN the next
+// times (580), so what the kernel shows counts too.
+func (e *Engine) explain(pid int, err error) error {
 	view, viewErr := viewProcess(e.cfg.procfs, pid)
 	switch {
-	case viewErr != nil:
-		return err
-	case view.managed > 0:
-		return fmt.Errorf("the process uses about %d KiB of managed memory (cudaMallocManaged), "+
-			"which the driver can't checkpoint: %w", view.managed>>10, err)
+	case viewErr == nil && view.managed > 0:
+		return fmt.Errorf("the process uses about %d KiB of managed memory (cudaMallocManaged): %w: %w",
+			view.managed>>10, gpuplugin.ErrUnsupported, err)
+	case errors.Is(err, gpuplugin.ErrUnsupported):
+		return fmt.Errorf("the process uses something that the driver can't checkpoint "+
+			"(managed memory, exported memory handles, ...): %w", err)
 	}
-	return fmt.Errorf("the process uses something that the driver can't checkpoint "+
-		"(managed memory, exported memory handles, ...): %w", err)
+	return err
 }
 
 // devicesOf returns the minor numbers of the GPUs that the process holds.
