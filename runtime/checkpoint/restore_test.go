@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,10 +19,15 @@ import (
 // saved makes a snapshot of a world with GPU state.
 func saved(t *testing.T) string {
 	t.Helper()
+	return savedWith(t, newWorld(t))
+}
+
+func savedWith(t *testing.T, w *world) string {
+	t.Helper()
 	dir := t.TempDir()
 	r := request(dir, true)
 	r.Manifest.Host.Arch = runtime.GOARCH
-	if _, err := newWorld(t).container().Checkpoint(t.Context(), r); err != nil {
+	if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -141,5 +147,48 @@ func TestFinishRefuses(t *testing.T) {
 				t.Errorf("calls are %v", w.calls)
 			}
 		})
+	}
+}
+
+// Large memory images are verified while CRIU works. If one is damaged, CRIU's
+// context ends, and the GPUs are not touched.
+func TestLargeImages(t *testing.T) {
+	big := newWorld(t)
+	big.pages = beforehandBytes + 1
+	dir := savedWith(t, big)
+	for _, damaged := range []bool{false, true} {
+		w := restored(t)
+		if damaged {
+			f, err := os.OpenFile(filepath.Join(dir, "pages-1.img"), os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteAt([]byte{1}, big.pages-1); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := Open(t.Context(), dir, gpu{w}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := r.Context(t.Context())
+		if !damaged {
+			if err := r.Finish(ctx, w.container()); err != nil || ctx.Err() != nil {
+				t.Errorf("whole images: %v, %v", err, ctx.Err())
+			}
+		} else {
+			<-ctx.Done()
+			if err := r.Finish(t.Context(), w.container()); !errors.Is(err, snapshot.ErrCorrupt) || !errors.Is(context.Cause(ctx), snapshot.ErrCorrupt) {
+				t.Errorf("damaged images: %v, %v", err, context.Cause(ctx))
+			}
+		}
+		if w.called("resume") == damaged {
+			t.Errorf("damaged %t: calls are %v", damaged, w.calls)
+		}
+		cancel()
+		r.Close()
 	}
 }

@@ -34,6 +34,8 @@ type world struct {
 	count  map[string]int
 	engine string
 	dumped runc.Dump
+	// pages is the size of the memory image, if it is not to be tiny.
+	pages int64
 }
 
 var errFault = errors.New("fault")
@@ -128,6 +130,11 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 	}
 	for _, name := range []string{"core-1.img", "pages-1.img", "inventory.img"} {
 		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(name), 0o600); err != nil {
+			return err
+		}
+	}
+	if c.pages > 0 {
+		if err := os.Truncate(filepath.Join(d.Dir, "pages-1.img"), c.pages); err != nil {
 			return err
 		}
 	}
