@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/api/types/runc/options"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// stockService stands for the stock service: it writes down what it was asked.
+type stockService struct {
+	taskapi.TTRPCTaskService
+	calls  []string
+	resume error
+	pause  error
+	// during is called in Pause.
+	during func()
+}
+
+func (f *stockService) Pause(context.Context, *taskapi.PauseRequest) (*emptypb.Empty, error) {
+	f.calls = append(f.calls, "pause")
+	if f.during != nil {
+		f.during()
+	}
+	return &emptypb.Empty{}, f.pause
+}
+
+func (f *stockService) Resume(context.Context, *taskapi.ResumeRequest) (*emptypb.Empty, error) {
+	f.calls = append(f.calls, "resume")
+	return &emptypb.Empty{}, f.resume
+}
+
+func (f *stockService) State(context.Context, *taskapi.StateRequest) (*taskapi.StateResponse, error) {
+	f.calls = append(f.calls, "state")
+	return &taskapi.StateResponse{Status: tasktypes.Status_RUNNING}, nil
+}
+
+func (f *stockService) Start(context.Context, *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	f.calls = append(f.calls, "start")
+	return &taskapi.StartResponse{Pid: 7}, nil
+}
+
+func (f *stockService) Kill(context.Context, *taskapi.KillRequest) (*emptypb.Empty, error) {
+	f.calls = append(f.calls, "kill")
+	return &emptypb.Empty{}, nil
+}
+
+func (f *stockService) Delete(context.Context, *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
+	f.calls = append(f.calls, "delete")
+	return &taskapi.DeleteResponse{}, nil
+}
+
+// gpus is an engine that only locks.
+type gpus struct {
+	gpuplugin.None
+	undone []int
+	undo   error
+}
+
+func (g *gpus) Undo(_ context.Context, procs []gpuplugin.Process) error {
+	for _, p := range procs {
+		g.undone = append(g.undone, p.PID)
+	}
+	return g.undo
+}
+
+func newService(c *container) (*service, *stockService) {
+	inner := &stockService{}
+	c.request = &taskapi.CreateTaskRequest{Stdout: "out"}
+	if c.gpu == nil {
+		c.gpu = gpuplugin.None{}
+	}
+	return &service{TTRPCTaskService: inner, containers: map[string]*container{c.id: c}}, inner
+}
+
+func TestOneOperationAtATime(t *testing.T) {
+	c := &container{id: "c"}
+	ctx, end, err := c.begin(t.Context(), opCheckpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.begin(t.Context(), opPause); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "checkpoint is under way") {
+		t.Errorf("a second operation: %v", err)
+	}
+	why := errors.New("enough")
+	done := c.interrupt(why)
+	if !errors.Is(context.Cause(ctx), why) {
+		t.Errorf("the operation's context ended with %v", context.Cause(ctx))
+	}
+	end()
+	select {
+	case <-done:
+	default:
+		t.Error("the end of the operation is not told")
+	}
+	if c.busy() != opNone || c.interrupt(why) != nil {
+		t.Error("the operation is still there")
+	}
+}
+
+// While the stock service holds its lock, State does not ask it.
+func TestStateDuringOperations(t *testing.T) {
+	for _, tc := range []struct {
+		op    op
+		want  tasktypes.Status
+		asked bool
+	}{
+		{opNone, tasktypes.Status_RUNNING, true},
+		{opCheckpoint, tasktypes.Status_RUNNING, true},
+		{opPause, tasktypes.Status_PAUSING, false},
+		{opResume, tasktypes.Status_PAUSED, false},
+		{opRestore, tasktypes.Status_CREATED, false},
+	} {
+		c := &container{id: "c", pid: 5}
+		s, inner := newService(c)
+		if tc.op != opNone {
+			_, end, err := c.begin(t.Context(), tc.op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer end()
+		}
+		st, err := s.State(t.Context(), &taskapi.StateRequest{ID: "c"})
+		if err != nil || st.Status != tc.want || slices.Contains(inner.calls, "state") != tc.asked {
+			t.Errorf("during %q: %v %v, asked %v", tc.op, st, err, inner.calls)
+		}
+		if !tc.asked && (st.Pid != 5 || st.Stdout != "out") {
+			t.Errorf("during %q: %v", tc.op, st)
+		}
+		if _, err := s.State(t.Context(), &taskapi.StateRequest{ID: "c", ExecID: "e"}); err != nil || !slices.Contains(inner.calls, "state") {
+			t.Error("the state of an exec is the stock service's")
+		}
+	}
+}
+
+func TestResumeUndoesPause(t *testing.T) {
+	g := &gpus{}
+	c := &container{id: "c", gpu: g}
+	s, inner := newService(c)
+	c.paused, c.pausedAt = []gpuplugin.Process{{PID: 3}, {PID: 4}}, time.Now()
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(g.undone, []int{3, 4}) || !slices.Equal(inner.calls, []string{"resume"}) || !c.pausedAt.IsZero() {
+		t.Errorf("undone %v, calls %v, paused at %v", g.undone, inner.calls, c.pausedAt)
+	}
+}
+
+// A resume whose GPU part failed can be tried again, although the processes
+// run by then.
+func TestResumeAgain(t *testing.T) {
+	g := &gpus{undo: errors.New("driver")}
+	c := &container{id: "c", gpu: g}
+	s, inner := newService(c)
+	c.paused, c.pausedAt = []gpuplugin.Process{{PID: 3}}, time.Now()
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err == nil || !strings.Contains(err.Error(), "try again") {
+		t.Fatalf("error is %v", err)
+	}
+	g.undo, inner.resume = nil, errors.New("cannot resume a running process")
+	_, _ = s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"})
+	if len(c.paused) > 0 || len(g.undone) != 2 {
+		t.Errorf("still paused: %v after %v", c.paused, g.undone)
+	}
+}
+
+// Resume ends a checkpoint that is under way: its client gave up.
+func TestResumeEndsCheckpoint(t *testing.T) {
+	c := &container{id: "c"}
+	s, inner := newService(c)
+	ctx, end, err := c.begin(t.Context(), opCheckpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context.AfterFunc(ctx, end)
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(context.Cause(ctx), errAbandoned) || !slices.Equal(inner.calls, []string{"resume"}) {
+		t.Errorf("ended with %v, calls %v", context.Cause(ctx), inner.calls)
+	}
+}
+
+// What we resumed for a client that seemed gone, the client may resume again.
+func TestResumeAbandoned(t *testing.T) {
+	c := &container{id: "c"}
+	s, inner := newService(c)
+	c.pausedAt = time.Now()
+	s.resumeAbandoned(t.Context(), c)
+	inner.resume = errors.New("cannot resume a running process")
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err != nil || len(inner.calls) != 1 {
+		t.Errorf("got %v after %v", err, inner.calls)
+	}
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err == nil {
+		t.Error("once more: the stock service's error was swallowed")
+	}
+}
+
+func TestPauseFails(t *testing.T) {
+	c := &container{id: "c", gpu: &gpus{}}
+	s, inner := newService(c)
+	inner.pause = errors.New("runc")
+	if _, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"}); !errors.Is(err, inner.pause) {
+		t.Errorf("error is %v", err)
+	}
+	if !c.pausedAt.IsZero() {
+		t.Error("it is taken for paused")
+	}
+	inner.pause = nil
+	inner.during = func() {
+		if _, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"}); errgrpc.ToNative(err) == nil {
+			t.Error("a second pause beside the first")
+		}
+	}
+	if _, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"}); err != nil || !c.pausedFor(time.Now()) || c.pausedFor(time.Now().Add(time.Minute)) {
+		t.Errorf("error is %v, paused at %v", err, c.pausedAt)
+	}
+}
+
+// A deadly signal ends the operation first; others don't.
+func TestKill(t *testing.T) {
+	for _, tc := range []struct {
+		signal uint32
+		exec   string
+		ends   bool
+	}{{9, "", true}, {15, "", false}, {9, "e", false}} {
+		c := &container{id: "c"}
+		s, inner := newService(c)
+		ctx, end, err := c.begin(t.Context(), opCheckpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		context.AfterFunc(ctx, end)
+		if _, err := s.Kill(t.Context(), &taskapi.KillRequest{ID: "c", Signal: tc.signal, ExecID: tc.exec}); err != nil || !slices.Equal(inner.calls, []string{"kill"}) {
+			t.Errorf("%+v: %v, calls %v", tc, err, inner.calls)
+		}
+		if (ctx.Err() != nil) != tc.ends {
+			t.Errorf("%+v: the operation's context: %v", tc, ctx.Err())
+		}
+	}
+}
+
+func TestExecDuringCheckpoint(t *testing.T) {
+	c := &container{id: "c"}
+	s, inner := newService(c)
+	_, end, err := c.begin(t.Context(), opCheckpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c", ExecID: "e"}); !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) || len(inner.calls) > 0 {
+		t.Errorf("got %v after %v", err, inner.calls)
+	}
+	end()
+	if _, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c", ExecID: "e"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c"}); err != nil || c.pid != 7 {
+		t.Errorf("error %v, pid %d", err, c.pid)
+	}
+}
+
+func TestDeleteForgets(t *testing.T) {
+	c := &container{id: "c", restore: &checkpoint.Restore{}}
+	s, _ := newService(c)
+	if _, err := s.Delete(t.Context(), &taskapi.DeleteRequest{ID: "c", ExecID: "e"}); err != nil || s.container("c") == nil {
+		t.Errorf("after the delete of an exec: %v, %v", err, s.container("c"))
+	}
+	if _, err := s.Delete(t.Context(), &taskapi.DeleteRequest{ID: "c"}); err != nil || s.container("c") != nil {
+		t.Errorf("after the delete: %v, %v", err, s.container("c"))
+	}
+}
+
+func TestDumpRequest(t *testing.T) {
+	sent, err := typeurl.MarshalAnyToProto(&options.CheckpointOptions{
+		Exit: true, OpenTcp: true, ExternalUnixSockets: true, Terminal: true, FileLocks: true, EmptyNamespaces: []string{"network"}, WorkPath: "/w", ParentPath: "../p",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &container{policy: oci.Policy{CheckpointExit: true, TCP: oci.TCPEstablished}}
+	d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
+	if err != nil || !d.Exit || !d.TCPEstablished || !d.UnixSockets || !d.Terminal || !d.FileLocks || d.WorkDir != "/w" || d.Parent != "../p" || d.Dir != "/i" || len(d.EmptyNamespaces) != 1 {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	// Options that were sent win over the annotation; without any it decides.
+	if sent, err = typeurl.MarshalAnyToProto(&options.CheckpointOptions{FileLocks: true}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{Options: sent}); err != nil || d.Exit {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	if d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{}); err != nil || !d.Exit {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+func TestRemoveTemporary(t *testing.T) {
+	tmp, other := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	for dir, removed := range map[string]bool{
+		filepath.Join(tmp, "ctrd-checkpoint123"):   true,
+		filepath.Join(tmp, "snapshot"):             false,
+		filepath.Join(other, "ctrd-checkpoint123"): false,
+	} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := &container{request: &taskapi.CreateTaskRequest{Checkpoint: dir}}
+		c.removeTemporary(t.Context())
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) != removed {
+			t.Errorf("%s: %v, want it removed: %t", dir, err, removed)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	stop := watch(t.Context(), dir, func() { close(gone) })
+	defer stop()
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Error("nobody noticed")
+	}
+	watch(t.Context(), dir, func() { t.Error("a directory that was never there is gone") })()
+}
+
+func TestStatus(t *testing.T) {
+	if status(nil) != nil {
+		t.Error("no error became one")
+	}
+	for err, is := range map[error]func(error) bool{
+		gpuplugin.ErrUnsupported:  errdefs.IsFailedPrecondition,
+		gpuplugin.ErrIncompatible: errdefs.IsFailedPrecondition,
+		gpuplugin.ErrUnavailable:  errdefs.IsUnavailable,
+		snapshot.ErrCorrupt:       errdefs.IsDataLoss,
+		criu.ErrTooOld:            errdefs.IsFailedPrecondition,
+		context.DeadlineExceeded:  errdefs.IsDeadlineExceeded,
+		errdefs.ErrNotFound:       errdefs.IsNotFound,
+	} {
+		got := status(fmt.Errorf("step: %w", errors.Join(errors.New("other"), err)))
+		if !is(errgrpc.ToNative(got)) || !strings.Contains(got.Error(), "step") {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
