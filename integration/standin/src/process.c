@@ -44,7 +44,7 @@ static CUresult enter_when(bool idle)
 		while (waiting())
 			pthread_cond_wait(&process.changed, &process.mu);
 		CUresult r = check();
-		if (r == CUDA_SUCCESS && idle && !work_advance()) {
+		if (r == CUDA_SUCCESS && !work_advance() && idle) {
 			pthread_mutex_unlock(&process.mu);
 			sleep_us(500);
 			pthread_mutex_lock(&process.mu);
