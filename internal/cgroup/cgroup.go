@@ -137,6 +137,26 @@ func (c *Cgroup) settled(frozen bool) (bool, error) {
 	return strings.Contains(string(data), want), err
 }
 
+// Kill ends every process of the group. It freezes them first, so that none
+// can fork away.
+func (c *Cgroup) Kill(ctx context.Context) error {
+	if err := c.Freeze(ctx); err != nil {
+		return err
+	}
+	pids, err := c.PIDs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("kill process %d: %w", pid, err))
+		}
+	}
+	// On version 1 a frozen process dies once it is thawed.
+	return errors.Join(append(errs, c.Thaw(ctx))...)
+}
+
 // PIDs returns every process of the group and of the groups below it, in the
 // PID namespace of the caller. A group that is gone has none.
 func (c *Cgroup) PIDs() ([]int, error) {

@@ -106,6 +106,16 @@ func TestFreezeAndThaw(t *testing.T) {
 			t.Fatalf("frozen is %t, %v, want %t", frozen, err, step.want)
 		}
 	}
+	// It is frozen now, and dies nevertheless.
+	if err := c.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the process ended with %v", err)
+	}
+	if err := c.Kill(ctx); err != nil {
+		t.Errorf("kill of an empty group: %v", err)
+	}
 }
 
 func TestFreezeEndsWithItsContext(t *testing.T) {

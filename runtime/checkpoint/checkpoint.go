@@ -31,14 +31,15 @@ type Freezer interface {
 	Freeze(ctx context.Context) error
 	// Thaw lets them run.
 	Thaw(ctx context.Context) error
+	// Kill ends them all, frozen or not.
+	Kill(ctx context.Context) error
 	// PIDs lists them, in the host's PID namespace.
 	PIDs() ([]int, error)
 }
 
-// Runtime dumps and ends the processes of a container.
+// Runtime dumps the processes of a container.
 type Runtime interface {
 	Checkpoint(ctx context.Context, d runc.Dump) error
-	Kill(ctx context.Context) error
 }
 
 // DefaultTimeout bounds a checkpoint and a restore, each, where nobody says
@@ -314,13 +315,7 @@ func (s *saving) end(ctx context.Context, seal func(context.Context) error, ende
 	if err := s.writeManifest(ctx); err != nil || ended {
 		return err
 	}
-	return s.run(ctx, PhaseKill, func(ctx context.Context) error {
-		if err := s.Runtime.Kill(ctx); err != nil {
-			return err
-		}
-		// A frozen process of a version 1 cgroup dies once it is thawed.
-		return s.Cgroup.Thaw(ctx)
-	})
+	return s.run(ctx, PhaseKill, s.Cgroup.Kill)
 }
 
 // goOn brings the GPUs back while the digests are finished, and the container

@@ -128,24 +128,32 @@ func (r *Restore) Close() {
 	}
 }
 
+// HasGPU tells whether the snapshot has GPU state, so that [Restore.Finish] has
+// something to do.
+func (r *Restore) HasGPU() bool {
+	return r.snap != nil && r.snap.Manifest.Engine != snapshot.EngineNone
+}
+
+// Verified waits until all images have proved to be whole. On error the
+// container must be ended: what came out of them is not what was saved.
+func (r *Restore) Verified(ctx context.Context) error {
+	if r.images == nil {
+		return nil
+	}
+	var p phases
+	return p.run(ctx, PhaseVerify, r.wait)
+}
+
 // Finish puts the GPU state back into the processes that CRIU restored. On
 // error the container must be ended: it is never left running without its GPU
 // state, or from images that are damaged.
 func (r *Restore) Finish(ctx context.Context, c *Container) error {
-	if r.snap == nil {
-		return nil
-	}
 	ctx, cancel := c.timeout(ctx)
 	defer cancel()
+	if err := r.Verified(ctx); err != nil || !r.HasGPU() {
+		return err
+	}
 	var p phases
-	if r.images != nil {
-		if err := p.run(ctx, PhaseVerify, r.wait); err != nil {
-			return err
-		}
-	}
-	if r.snap.Manifest.Engine == snapshot.EngineNone {
-		return nil
-	}
 	procs, err := r.processes(ctx, c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", PhaseResume, err)

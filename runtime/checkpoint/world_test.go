@@ -104,6 +104,12 @@ func (f freezer) Thaw(ctx context.Context) error {
 	return err
 }
 
+func (f freezer) Kill(ctx context.Context) error {
+	err := f.call(ctx, "kill")
+	f.alive = f.alive && err != nil
+	return err
+}
+
 func (f freezer) PIDs() ([]int, error) {
 	var pids []int
 	for pid := range f.states {
@@ -140,12 +146,6 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 	}
 	err := c.call(ctx, "dump")
 	c.alive = c.alive && (err != nil || !d.Exit)
-	return err
-}
-
-func (c cpu) Kill(ctx context.Context) error {
-	err := c.call(ctx, "kill")
-	c.alive = c.alive && err != nil
 	return err
 }
 

@@ -144,11 +144,6 @@ func (c *Container) ExplainRestore(ctx context.Context, err error, work string) 
 	return c.explain(ctx, &Error{Step: "runc restore", Err: err}, filepath.Join(work, "restore.log"), "restore")
 }
 
-// Kill ends every process of the container.
-func (c *Container) Kill(ctx context.Context) error {
-	return c.run(ctx, "runc kill", "kill", "--all", c.ID, "KILL")
-}
-
 // run runs one command of the runtime.
 func (c *Container) run(ctx context.Context, step string, args ...string) error {
 	global := []string{"--root", c.Root}

@@ -87,18 +87,30 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 		return nil, err
 	}
 	c.setPID(int(resp.Pid))
-	running, err := c.running()
-	if err == nil {
-		err = c.restore.Finish(ctx, running)
-	}
-	if err == nil {
-		err = c.nameHost(int(resp.Pid))
-	}
-	if err != nil {
+	if err := s.finish(ctx, c); err != nil {
 		// What runs by now runs without its GPU state, or under another's name.
 		return nil, errors.Join(err, c.kill(ctx))
 	}
 	return resp, nil
+}
+
+// finish does what is left once CRIU is done. A container without GPU state may
+// have come to its end by then.
+func (s *service) finish(ctx context.Context, c *container) error {
+	if err := c.restore.Verified(ctx); err != nil {
+		return err
+	}
+	running, err := c.running()
+	if err != nil && !c.restore.HasGPU() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.restore.Finish(ctx, running); err != nil {
+		return err
+	}
+	return c.nameHost(running.Init)
 }
 
 // startCPU makes the stock service restore the CPU side, for as long as the
@@ -125,9 +137,13 @@ func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRe
 
 // kill ends a container whose restore failed after its processes were there.
 func (c *container) kill(ctx context.Context) error {
+	running, err := c.running()
+	if err != nil {
+		return nil //nolint:nilerr // it has ended
+	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killGrace, fmt.Errorf("not done within %s", killGrace))
 	defer cancel()
-	if err := c.runc.Kill(ctx); err != nil {
+	if err := running.Cgroup.Kill(ctx); err != nil {
 		return fmt.Errorf("end the container whose restore failed: %w", err)
 	}
 	return nil
