@@ -46,8 +46,12 @@ test: ## set up, lint, unit tests with the race detector, integration tests
 unit: ## unit tests with the race detector
 	@hack/gotest.sh -race ./...
 
+.PHONY: standin
+standin: ## the libraries that stand in for a GPU's driver in tests
+	@$(MAKE) --no-print-directory -C integration/standin OUT='$(CURDIR)/bin/standin'
+
 .PHONY: integration
-integration: build ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
+integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
 	@GOTESTSUM_FORMAT=testname hack/gotest.sh -tags integration -run '$(RUN)' -timeout 25m ./integration/... -args -runtime $(RUNTIME)
 
 .PHONY: demo

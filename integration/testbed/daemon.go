@@ -91,8 +91,13 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		return nil, fmt.Errorf("%s is too long for unix sockets, set TMPDIR", dir)
 	}
 	d.path = strings.Join(append(append([]string{}, cfg.Path...), os.Getenv("PATH")), ":")
-	d.env = append(withoutEnv(os.Environ(), "PATH", markerEnv), "PATH="+d.path, markerEnv+"="+d.Namespace)
+	// Temporary files in a directory of our own, so that none is left unseen.
+	d.env = append(withoutEnv(os.Environ(), "PATH", "TMPDIR", "XDG_RUNTIME_DIR", markerEnv),
+		"PATH="+d.path, "TMPDIR="+d.TempDir(), markerEnv+"="+d.Namespace)
 	d.env = append(d.env, cfg.Env...)
+	if err := os.Mkdir(d.TempDir(), 0o700); err != nil {
+		return nil, err
+	}
 	d.Snapshotter = pickSnapshotter(dir)
 	if err := d.writeConfig(); err != nil {
 		return nil, err
@@ -112,6 +117,10 @@ func (d *Daemon) Address() string { return filepath.Join(d.Dir, "c.sock") }
 
 // LogPath is the log of the daemon and of its shims.
 func (d *Daemon) LogPath() string { return filepath.Join(d.Dir, "containerd.log") }
+
+// TempDir is where the daemon, its shims and the programs that Exec runs put
+// temporary files.
+func (d *Daemon) TempDir() string { return filepath.Join(d.Dir, "tmp") }
 
 // LogTail returns the end of the log.
 func (d *Daemon) LogTail() string {

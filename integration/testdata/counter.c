@@ -12,8 +12,8 @@
 //   -f FILE   keep FILE open and append each number; its size is checked
 //   -l        hold a lock on that file
 //   -t        hold a TCP connection to itself and send each number through it
-//   -u PATH   hold a connection to the unix stream socket PATH and send each
-//             number to it
+//   -u PATH   send each number to the unix datagram socket PATH
+//   -s PATH   send each number to the unix stream socket PATH
 //   -c N      N child processes that count the same in memory; checked each line
 
 #define _GNU_SOURCE
@@ -156,9 +156,9 @@ static void step_tcp(const int ends[2], uint64_t n) {
 		fail("TCP brought %llu, not %llu", (unsigned long long)got, (unsigned long long)n);
 }
 
-static int connect_unix(const char *path) {
+static int connect_unix(const char *path, int type) {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		fail("%s is too long", path);
@@ -211,10 +211,10 @@ int main(int argc, char **argv) {
 	uint64_t count = UINT64_MAX;
 	size_t pages = 0;
 	const char *file = NULL, *unix_path = NULL;
-	int lock = 0, tcp = 0, option;
+	int lock = 0, tcp = 0, unix_type = 0, option;
 	int children = 0;
 
-	while ((option = getopt(argc, argv, "i:n:m:f:ltu:c:")) != -1) {
+	while ((option = getopt(argc, argv, "i:n:m:f:ltu:s:c:")) != -1) {
 		switch (option) {
 		case 'i': interval = atol(optarg); break;
 		case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -222,7 +222,8 @@ int main(int argc, char **argv) {
 		case 'f': file = optarg; break;
 		case 'l': lock = 1; break;
 		case 't': tcp = 1; break;
-		case 'u': unix_path = optarg; break;
+		case 'u': unix_path = optarg, unix_type = SOCK_DGRAM; break;
+		case 's': unix_path = optarg, unix_type = SOCK_STREAM; break;
 		case 'c': children = atoi(optarg); break;
 		default: return 2;
 		}
@@ -237,7 +238,7 @@ int main(int argc, char **argv) {
 	for (int i = 0; i < children; i++)
 		child[i] = start_child();
 	int file_fd = file ? open_file(file, lock) : -1;
-	int unix_fd = unix_path ? connect_unix(unix_path) : -1;
+	int unix_fd = unix_path ? connect_unix(unix_path, unix_type) : -1;
 
 	if (tcp)
 		connect_self(tcp_ends);
