@@ -107,6 +107,9 @@ func TestManagedMemoryIsRefused(t *testing.T) {
 			b.state(t, y.pid(), "locked")
 			b.must(t, "u", y.pid())
 			y.goesOn(t, 0)
+			b.refused(t, "CUDA_ERROR_UNKNOWN", "lc", y.pid())
+			b.must(t, "u", y.pid())
+			y.goesOn(t, 0)
 		})
 	}
 }
@@ -144,11 +147,11 @@ func TestLockWaitsForKernels(t *testing.T) {
 			y.reaches(t, 0, 1)
 			// Most of the time a kernel runs, but between two there is a moment.
 			lines, err := b.ckpt(t, "-t", 20, "l", y.pid())
-			for err == nil {
+			for tries := 0; err == nil && tries < 50; tries++ {
 				b.must(t, "u", y.pid())
 				lines, err = b.ckpt(t, "-t", 20, "l", y.pid())
 			}
-			if !strings.HasSuffix(lines[0], " CUDA_ERROR_NOT_READY") {
+			if err == nil || !strings.HasSuffix(lines[0], " CUDA_ERROR_NOT_READY") {
 				t.Fatal(lines)
 			}
 			b.state(t, y.pid(), "running")
@@ -320,8 +323,13 @@ func TestOtherMachine(t *testing.T) {
 		gpu   standin.GPU
 	}{
 		{"same", old, "", "", old.GPUs[0]},
-		{"same, in another order", swapped, "", "", old.GPUs[0]},
-		{"other, no pairs", other, "", "CUDA_ERROR_INVALID_VALUE", old.GPUs[0]},
+		{"same, in another order, no pairs", swapped, "", "", old.GPUs[1]},
+		{"other, no pairs", other, "", "", other.GPUs[0]},
+		{"fewer, no pairs", standin.H200s(1, 2), "", "CUDA_ERROR_INVALID_VALUE", old.GPUs[0]},
+		{
+			"a pair too many", change(func(s *standin.Spec) { s.GPUs = append(s.GPUs, standin.H200s(3, 2).GPUs[2]) }),
+			pairs + " " + pair(standin.H200s(3, 1).GPUs[2], standin.H200s(3, 2).GPUs[2]), "CUDA_ERROR_INVALID_VALUE", old.GPUs[0],
+		},
 		{"other, pairs", other, pairs, "", other.GPUs[0]},
 		{"exchanged", old, pair(old.GPUs[0], old.GPUs[1]) + " " + pair(old.GPUs[1], old.GPUs[0]), "", old.GPUs[1]},
 		{"a pair missing", other, pair(old.GPUs[0], other.GPUs[0]), "CUDA_ERROR_INVALID_VALUE", old.GPUs[0]},

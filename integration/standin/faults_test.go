@@ -257,6 +257,8 @@ func TestNVMLProcesses(t *testing.T) {
 	n := monitor(t, b)
 	y := b.start(t, nil, "-n", "3", "-i", "10")
 	pids := y.ranks(t, 3)
+	// A machine beside it, with GPUs of the same UUIDs, is none of its business.
+	newBench(t, "plain", spec).start(t, nil, "-i", "10").reaches(t, 0, 1)
 	using := func(i int) map[uint32]uint64 {
 		d, r := n.DeviceGetHandleByIndex(i)
 		if r != nvml.SUCCESS {

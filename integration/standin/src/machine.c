@@ -105,14 +105,6 @@ bool machine_load(struct machine *m)
 	return m->major > 0;
 }
 
-const struct gpu *machine_find(const struct machine *m, const unsigned char id[16])
-{
-	for (int i = 0; i < m->count; i++)
-		if (!memcmp(m->gpus[i].id, id, 16))
-			return &m->gpus[i];
-	return NULL;
-}
-
 int machine_lock(void)
 {
 	char path[PATH_SIZE];
@@ -163,11 +155,16 @@ void owner_remove(const char *name)
 	rmdir(path);
 }
 
-bool owner_is_me(const char *name)
+bool owner_exists(const char *name)
 {
 	char path[PATH_SIZE];
 	machine_path(path, "owners/%s/lock", name);
-	return strtoull(name, NULL, 10) == start_time("/proc/self") && access(path, F_OK) == 0;
+	return access(path, F_OK) == 0;
+}
+
+bool owner_is_me(const char *name)
+{
+	return strtoull(name, NULL, 10) == start_time("/proc/self") && owner_exists(name);
 }
 
 uint64_t owner_used(const char *name, const char *uuid)

@@ -50,9 +50,6 @@ void machine_path(char path[PATH_SIZE], const char *format, ...) __attribute__((
 // machine_load reads the machine. False: there is none.
 bool machine_load(struct machine *m);
 
-// machine_find returns the GPU of that UUID, or NULL.
-const struct gpu *machine_find(const struct machine *m, const unsigned char id[16]);
-
 // machine_lock takes the lock for all that reads and changes owners; closing
 // the descriptor releases it.
 int machine_lock(void);
@@ -68,6 +65,9 @@ void owner_remove(const char *name);
 // that CRIU restored is another one, and so is one on a machine that has lost
 // its memory.
 bool owner_is_me(const char *name);
+
+// owner_exists tells whether there is an owner of that name on this machine.
+bool owner_exists(const char *name);
 
 // owner_used adds up the memory that one owner has on a GPU.
 uint64_t owner_used(const char *name, const char *uuid);

@@ -276,6 +276,8 @@ static bool uses(pid_t pid, const struct gpu *g, nvmlProcessInfo_t *info)
 		if (strncmp(b.contexts[i], g->uuid, UUID_SIZE) != 0)
 			continue;
 		b.owner[OWNER_SIZE - 1] = 0;
+		if (!owner_exists(b.owner))
+			return false; // on another machine with the same GPUs
 		*info = (nvmlProcessInfo_t){(unsigned)pid, owner_used(b.owner, g->uuid), ~0u, ~0u};
 		return true;
 	}

@@ -136,8 +136,7 @@ void process_publish(void)
 	}
 }
 
-// find_devices lists the GPUs whose nodes the process may open.
-static int find_devices(const struct machine *m, struct gpu gpus[MAX_GPUS])
+int process_visible(const struct machine *m, struct gpu gpus[MAX_GPUS])
 {
 	int count = 0;
 	CLEAN_FD int control = node("nvidiactl", -1);
@@ -155,7 +154,7 @@ static CUresult initialize(void)
 	struct gpu gpus[MAX_GPUS];
 	if (process.pid != 0)
 		return process.pid == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-	int count = machine_load(&m) ? find_devices(&m, gpus) : 0;
+	int count = machine_load(&m) ? process_visible(&m, gpus) : 0;
 	if (count == 0)
 		return CUDA_ERROR_NO_DEVICE;
 	CUresult r = process_open(gpus, count);

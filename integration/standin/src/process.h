@@ -55,6 +55,7 @@ struct process {
 	CUprocessState state;
 	bool locking;  // no new work, what is there is being finished
 	CUresult lost; // sticky: every further call returns it
+	bool refused;  // a checkpoint, because of managed memory
 	bool restored; // legacy IPC works no more
 	int count;
 	struct device devices[MAX_GPUS];
@@ -88,6 +89,9 @@ void leave(const CUresult *entered);
 // work_advance does what is possible of the launched work and tells whether
 // nothing is left. Mutex: held.
 bool work_advance(void);
+
+// process_visible lists the GPUs whose nodes the process can open.
+int process_visible(const struct machine *m, struct gpu gpus[MAX_GPUS]);
 
 // process_open opens the device files and makes the process an owner;
 // process_close undoes that and frees the device memory. Mutex: held.

@@ -58,11 +58,19 @@ static CUresult save(struct alloc *a)
 	return alloc_read(a, 0, a->saved, a->size) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+// refuse_managed says what is wrong the first time only, as the driver does.
+static CUresult refuse_managed(void)
+{
+	CUresult r = process.refused ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_NOT_SUPPORTED;
+	process.refused = true;
+	return r;
+}
+
 static CUresult save_all(void)
 {
 	for (int i = 0; i < MAX_ALLOCS; i++)
 		if (process.allocs[i].kind == MANAGED)
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return refuse_managed();
 	for (int i = 0; i < MAX_ALLOCS; i++) {
 		if (process.allocs[i].kind != DEVICE)
 			continue;
@@ -90,27 +98,33 @@ CUresult serve_checkpoint(void)
 	return r;
 }
 
-// new_id says which GPU takes the place of one. If pairs are given, they have
-// to name every GPU of the process.
-static const char *new_id(const struct request *r, const struct gpu *old)
+// place returns the GPU that takes the place of the process's i-th: the one that
+// the pairs name or, without pairs, the i-th that it can see now.
+static const struct gpu *place(const struct request *r, int i, const struct gpu visible[], int count)
 {
 	if (r->pair_count == 0)
-		return (const char *)old->id;
-	for (uint32_t i = 0; i < r->pair_count && i < MAX_GPUS; i++)
-		if (!memcmp(r->pairs[i].oldUuid.bytes, old->id, 16))
-			return r->pairs[i].newUuid.bytes;
+		return i < count ? &visible[i] : NULL;
+	const struct CUcheckpointGpuPair_st *pair = NULL;
+	for (uint32_t j = 0; j < r->pair_count && j < MAX_GPUS; j++)
+		if (!memcmp(r->pairs[j].oldUuid.bytes, process.devices[i].gpu.id, 16))
+			pair = &r->pairs[j];
+	for (int j = 0; pair && j < count; j++)
+		if (!memcmp(visible[j].id, pair->newUuid.bytes, 16))
+			return &visible[j];
 	return NULL;
 }
 
-// choose finds the GPUs to restore to: there, of the same model, no two the same.
+// choose finds the GPUs to restore to: of the same model, no two the same. If
+// there are pairs, they are those of the GPUs of the process, no more and no less.
 static CUresult choose(const struct request *r, struct gpu gpus[MAX_GPUS])
 {
 	struct machine m;
-	if (!machine_load(&m))
-		return CUDA_ERROR_NO_DEVICE;
+	struct gpu visible[MAX_GPUS];
+	int count = machine_load(&m) ? process_visible(&m, visible) : 0;
+	if (r->pair_count && r->pair_count != (uint32_t)process.count)
+		return CUDA_ERROR_INVALID_VALUE;
 	for (int i = 0; i < process.count; i++) {
-		const char *id = new_id(r, &process.devices[i].gpu);
-		const struct gpu *g = id ? machine_find(&m, (const unsigned char *)id) : NULL;
+		const struct gpu *g = place(r, i, visible, count);
 		if (!g || strcmp(g->name, process.devices[i].gpu.name) != 0 || g->mig)
 			return CUDA_ERROR_INVALID_VALUE;
 		for (int j = 0; j < i; j++)
