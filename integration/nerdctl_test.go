@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+)
+
+// nerdctlRun runs a counter with nerdctl and waits for its first lines.
+func (d *daemon) nerdctlRun(ctx context.Context, t *testing.T, flags ...string) string {
+	t.Helper()
+	name := newID(t)
+	args := append([]string{"run", "--detach", "--name", name, "--net", "none", "--pull", "never", "--runtime", *runtimeName}, flags...)
+	id := strings.TrimSpace(d.nerdctl(ctx, t, append(args, d.image.Name(), "counter", "-m", "8", "-c", "2", "-f", "/data")...))
+	t.Cleanup(func() {
+		ctx, cancel := d.cleanupContext()
+		defer cancel()
+		if _, err := d.Nerdctl(ctx, "rm", "--force", id); err != nil {
+			t.Errorf("remove %s: %v", id, err)
+		}
+	})
+	d.waitLogged(ctx, t, id, 3)
+	return id
+}
+
+// logged returns the numbers that nerdctl has in a container's log.
+func (d *daemon) logged(ctx context.Context, t *testing.T, id string) []int {
+	t.Helper()
+	o := newOutput()
+	_, _ = o.Write([]byte(d.nerdctl(ctx, t, "logs", id)))
+	return o.numbers(t)
+}
+
+// waitLogged waits until the log ends with a number of at least least.
+func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least int) []int {
+	t.Helper()
+	var numbers []int
+	err := testbed.Eventually(ctx, "the log has more lines", func() error {
+		if numbers = d.logged(ctx, t, id); len(numbers) > 0 && numbers[len(numbers)-1] >= least {
+			return nil
+		}
+		return errNotYet
+	})
+	if err != nil {
+		t.Fatalf("%v: %v", err, numbers)
+	}
+	return numbers
+}
+
+// nerdctlStatus returns what containerd says of a container's task.
+func (d *daemon) nerdctlStatus(ctx context.Context, t *testing.T, id string) containerd.ProcessStatus {
+	t.Helper()
+	c, err := d.Client.LoadContainer(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := c.Task(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := task.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Status
+}
+
+// nerdctl sends no options to a runtime that is not named as the stock one, so
+// that --leave-running and its absence look the same; the annotation says it.
+func exitFlags(exit bool) []string {
+	if exit && !isStock() {
+		return []string{"--annotation", "io.hetgpu.checkpoint.exit=true"}
+	}
+	return nil
+}
+
+func TestNerdctlCheckpoint(t *testing.T) {
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		id := d.nerdctlRun(ctx, t, exitFlags(true)...)
+		d.nerdctl(ctx, t, "checkpoint", "create", id, "one")
+		err := testbed.Eventually(ctx, "the container has stopped", func() error {
+			if status := d.nerdctlStatus(ctx, t, id); status != containerd.Stopped {
+				return errNotYet
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := d.logged(ctx, t, id)
+		last := before[len(before)-1]
+		if out := d.nerdctl(ctx, t, "checkpoint", "ls", id); !strings.Contains(out, "one") {
+			t.Errorf("ls does not list it: %q", out)
+		}
+		expectSnapshotDir(t, filepath.Join(d.Dir, "nerdctl", "checkpoints", "one"))
+
+		d.nerdctl(ctx, t, "start", "--checkpoint", "one", id)
+		// numbers also proves that not one is missing or twice in the log.
+		d.waitLogged(ctx, t, id, last+3)
+		if status := d.nerdctlStatus(ctx, t, id); status != containerd.Running {
+			t.Errorf("the container is %s", status)
+		}
+		d.nerdctl(ctx, t, "exec", id, "true")
+
+		d.nerdctl(ctx, t, "checkpoint", "rm", id, "one")
+		if out := d.nerdctl(ctx, t, "checkpoint", "ls", id); strings.Contains(out, "one") {
+			t.Errorf("ls still lists it: %q", out)
+		}
+		d.nerdctl(ctx, t, "rm", "--force", id)
+		d.expectNothingLeftOfRestore(t)
+	})
+}
+
+func TestNerdctlCheckpointLeaveRunning(t *testing.T) {
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		id := d.nerdctlRun(ctx, t)
+		d.nerdctl(ctx, t, "checkpoint", "create", "--leave-running", id, "two")
+		if status := d.nerdctlStatus(ctx, t, id); status != containerd.Running {
+			t.Errorf("the container is %s", status)
+		}
+		last := d.logged(ctx, t, id)
+		d.waitLogged(ctx, t, id, last[len(last)-1]+3)
+		d.nerdctl(ctx, t, "checkpoint", "rm", id, "two")
+		d.nerdctl(ctx, t, "rm", "--force", id)
+		d.expectNothingLeft(t)
+	})
+}
+
+// errNotYet is for conditions that say all there is to say.
+var errNotYet = errors.New("not yet")
