@@ -191,23 +191,20 @@ func TestFrozenProcessAnswersWhenThawed(t *testing.T) {
 			y.reaches(t, 0, 1)
 			f := newFreezer(t, y.pid())
 			f.set(t, true)
-			for _, step := range []string{"s", "l"} {
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				out, err := b.command(ctx, "ckpt", "-t", "50", step, fmt.Sprint(y.pid())).CombinedOutput()
-				if ctx.Err() == nil {
-					t.Errorf("step %s on a frozen process ended: %v: %s", step, err, out)
-				}
-				cancel()
+			// One caller dies with its request on the way, the next one waits.
+			faults(t, b, "lock crash when=during")
+			if lines, err := b.ckpt(t, "l", y.pid()); err == nil {
+				t.Errorf("the caller did not crash: %v", lines)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			out, err := b.command(ctx, "ckpt", "u", fmt.Sprint(y.pid())).CombinedOutput()
+			if ctx.Err() == nil {
+				t.Errorf("a call to a frozen process ended: %v: %s", err, out)
 			}
 			f.set(t, false)
-			// The lock whose caller is gone may have been done all the same.
-			lines, err := b.ckpt(t, "s", y.pid())
-			if err != nil {
-				t.Fatal(err, lines)
-			}
-			if strings.HasSuffix(lines[0], "locked") {
-				b.must(t, "u", y.pid())
-			}
+			b.state(t, y.pid(), "locked")
+			b.must(t, "u", y.pid())
 			y.goesOn(t, 0)
 		})
 	}
