@@ -35,7 +35,7 @@ type config struct {
 	undoTimeout time.Duration
 	grace       time.Duration
 	pause       func() time.Duration
-	sharing     SharingCheck
+	sharing     Sharing
 }
 
 // Option changes one thing of an [Engine].
@@ -56,13 +56,28 @@ func WithStepTimeout(d time.Duration) Option { return func(c *config) { c.stepTi
 // given), which goes on when the operation's context has ended.
 func WithUndoTimeout(d time.Duration) Option { return func(c *config) { c.undoTimeout = d } }
 
-// SharingCheck fails with [gpuplugin.ErrUnsupported] if processes share device
-// memory in a way that the driver checkpoints but can't restore (legacy CUDA
-// IPC), or if it can't tell.
-type SharingCheck func(ctx context.Context, procs []gpuplugin.Process) error
+// Sharing knows of processes that share device memory in a way that the driver
+// checkpoints and can't restore (legacy CUDA IPC). ipcwatch.Watcher does.
+type Sharing interface {
+	// Check fails with [gpuplugin.ErrUnsupported] if processes share memory so,
+	// or if it can't tell.
+	Check(ctx context.Context, procs []gpuplugin.Process) error
+	// Clean removes what it has put into the processes in order to know, before
+	// they are dumped.
+	Clean(procs []gpuplugin.Process) error
+	// Rearm puts it back, before they go on.
+	Rearm(ctx context.Context)
+}
 
-// WithSharingCheck has Prepare ask the check; without one it doesn't look.
-func WithSharingCheck(check SharingCheck) Option { return func(c *config) { c.sharing = check } }
+// WithSharing has Prepare ask; without it, nobody looks for shared memory.
+func WithSharing(s Sharing) Option { return func(c *config) { c.sharing = s } }
+
+// unwatched is for an engine that was given no [Sharing].
+type unwatched struct{}
+
+func (unwatched) Check(context.Context, []gpuplugin.Process) error { return nil }
+func (unwatched) Clean([]gpuplugin.Process) error                  { return nil }
+func (unwatched) Rearm(context.Context)                            {}
 
 // NewEngine returns an engine on a driver.
 func NewEngine(d Driver, opts ...Option) *Engine {
@@ -73,6 +88,7 @@ func NewEngine(d Driver, opts ...Option) *Engine {
 		undoTimeout: 10 * time.Minute,
 		grace:       5 * time.Second,
 		pause:       lockPause,
+		sharing:     unwatched{},
 	}}
 	for _, opt := range opts {
 		opt(&e.cfg)
@@ -130,6 +146,9 @@ func (e *Engine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
+		err = e.cfg.sharing.Clean(procs)
+	}
+	if err == nil {
 		return nil
 	}
 	return errors.Join(err, e.Undo(ctx, procs))
@@ -164,6 +183,7 @@ func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices 
 	} else {
 		devices = nil
 	}
+	e.cfg.sharing.Rearm(ctx)
 	return errors.Join(each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
 		if p.State == gpuplugin.StateCheckpointed {
 			return nil

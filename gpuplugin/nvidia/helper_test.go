@@ -291,7 +291,7 @@ func TestHelperHangs(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*time.Millisecond, cancel)
-		if err := h.Unlock(ctx, pidFine); !errors.Is(err, gpuplugin.ErrUnavailable) {
+		if err := h.Unlock(ctx, pidHangs); !errors.Is(err, gpuplugin.ErrUnavailable) {
 			t.Errorf("err = %v", err)
 		}
 		if err := h.Unlock(t.Context(), pidFine); err != nil {

@@ -37,10 +37,7 @@ func (e *Engine) Prepare(ctx context.Context, procs []gpuplugin.Process) error {
 			errs = append(errs, &gpuplugin.ProcessError{PID: p.PID, Op: "prepare", Err: err})
 		}
 	}
-	if e.cfg.sharing != nil {
-		errs = append(errs, e.cfg.sharing(ctx, procs))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.cfg.sharing.Check(ctx, procs))...)
 }
 
 func refuseDriver(version string) error {

@@ -4,7 +4,6 @@
 package nvidia_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -177,7 +176,7 @@ func TestPrepare(t *testing.T) {
 			test.setup(m)
 			opts := []nvidia.Option{nvidia.WithProcRoot(m.ProcRoot())}
 			if errors.Is(test.is, sharing) {
-				opts = append(opts, nvidia.WithSharingCheck(func(context.Context, []gpuplugin.Process) error { return sharing }))
+				opts = append(opts, nvidia.WithSharing(&watch{check: sharing}))
 			}
 			e := nvidia.NewEngine(m, opts...)
 			err := e.Prepare(t.Context(), []gpuplugin.Process{{PID: 1, State: m.StateOf(1)}, {PID: 2, State: running}})
