@@ -46,7 +46,9 @@ type container struct {
 	// hostNetwork says that the container shares the host's network, ownUTS
 	// that its hostname is its own.
 	hostNetwork, ownUTS bool
-	timeout             time.Duration
+	// devices are those of the spec.
+	devices []specs.LinuxDevice
+	timeout time.Duration
 	// criuWork is where the stock service makes CRIU work at a restore.
 	criuWork string
 	// request is the one by which the container was created.
@@ -139,6 +141,7 @@ func (c *container) readSpec(spec *specs.Spec) {
 	c.hostNetwork = true
 	if spec.Linux != nil {
 		c.saved.CgroupsPath = spec.Linux.CgroupsPath
+		c.devices = spec.Linux.Devices
 		for _, ns := range spec.Linux.Namespaces {
 			switch ns.Type {
 			case specs.NetworkNamespace:

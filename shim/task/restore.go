@@ -107,6 +107,11 @@ func (s *service) finish(ctx context.Context, c *container) error {
 	if err != nil {
 		return err
 	}
+	if c.restore.HasGPU() {
+		if err := addDevices(running.Init, c.devices); err != nil {
+			return err
+		}
+	}
 	if err := c.restore.Finish(ctx, running); err != nil {
 		return err
 	}

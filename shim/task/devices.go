@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// defaultDeviceMode is runc's for a device whose spec has none (runc 1.5,
+// libcontainer/specconv).
+const defaultDeviceMode = 0o666
+
+// addDevices makes the device nodes of the container's spec that its /dev
+// lacks. CRIU brings back the /dev of the container that was saved, and that
+// may have had other GPUs.
+func addDevices(pid int, devices []specs.LinuxDevice) error {
+	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(pid), "root"))
+	if err != nil {
+		return fmt.Errorf("add the container's devices: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	for _, d := range devices {
+		if err := addDevice(root, d); err != nil {
+			return fmt.Errorf("add the container's device %s: %w", d.Path, err)
+		}
+	}
+	return nil
+}
+
+// addDevice never follows a link: the container's processes run by now, and
+// its files are theirs.
+func addDevice(root *os.Root, d specs.LinuxDevice) error {
+	kind, ok := map[string]uint32{"c": unix.S_IFCHR, "u": unix.S_IFCHR, "b": unix.S_IFBLK}[d.Type]
+	if !ok {
+		return nil // a pipe is no device that a restore would lack
+	}
+	path := strings.TrimPrefix(filepath.Clean(d.Path), "/")
+	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	dir, err := root.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	at, name, number := int(dir.Fd()), filepath.Base(path), unix.Mkdev(uint32(d.Major), uint32(d.Minor))
+	err = unix.Mknodat(at, name, kind, int(number))
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// By the descriptor of what was made, whatever has the name by now.
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	node := os.NewFile(uintptr(fd), name)
+	defer node.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != kind || st.Rdev != number {
+		return errors.New("the container replaced it while it was made")
+	}
+	return own(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), d)
+}
+
+// own gives a node the owner and the mode of the spec.
+func own(path string, d specs.LinuxDevice) error {
+	var uid, gid int
+	if d.UID != nil {
+		uid = int(*d.UID)
+	}
+	if d.GID != nil {
+		gid = int(*d.GID)
+	}
+	mode := os.FileMode(defaultDeviceMode)
+	if d.FileMode != nil {
+		mode = cmp.Or(d.FileMode.Perm(), mode)
+	}
+	return errors.Join(os.Chown(path, uid, gid), os.Chmod(path, mode))
+}
