@@ -6,6 +6,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,10 +46,12 @@ type container struct {
 
 // spec is what a test says of its container; everything has a default.
 type spec struct {
-	id      string
-	args    []string
-	opts    []oci.SpecOpts
-	labels  map[string]string
+	id     string
+	args   []string
+	opts   []oci.SpecOpts
+	labels map[string]string
+	// runtime replaces the one under test.
+	runtime string
 	options any
 	stdin   io.Reader
 	// io replaces the pipes to stdout and stderr.
@@ -94,7 +97,7 @@ func (d *daemon) createContainer(ctx context.Context, t *testing.T, s spec) *con
 		containerd.WithSnapshotter(d.Snapshotter),
 		containerd.WithImage(d.image),
 		containerd.WithNewSnapshot(s.id, d.image),
-		containerd.WithRuntime(*runtimeName, s.options),
+		containerd.WithRuntime(cmp.Or(s.runtime, *runtimeName), s.options),
 		containerd.WithAdditionalContainerLabels(s.labels),
 		containerd.WithNewSpec(append(opts, s.opts...)...),
 	)

@@ -18,6 +18,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
 
@@ -37,6 +38,11 @@ type daemon struct {
 	*testbed.Daemon
 	version string
 	image   containerd.Image
+	// gpu is the machine whose GPUs its containers can have.
+	gpu *standin.Machine
+	// programs has the stand-ins for a GPU, and hetgpu what the shims'
+	// configuration names.
+	programs, hetgpu string
 }
 
 var (
@@ -94,11 +100,14 @@ func startDaemons(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		td, err := testbed.Start(ctx, testbed.Config{Path: path})
+		d := &daemon{version: version}
+		env, err := d.makeMachine(filepath.Join(scratch, version))
 		if err != nil {
 			return err
 		}
-		d := &daemon{Daemon: td, version: version}
+		if d.Daemon, err = testbed.Start(ctx, testbed.Config{Path: path, Env: env}); err != nil {
+			return err
+		}
 		daemons = append(daemons, d)
 		if d.image, err = d.Import(ctx, image); err != nil {
 			return err
@@ -122,6 +131,9 @@ func testImage(ctx context.Context) (testbed.Image, error) {
 		}
 		im.Files["/bin/"+name] = program
 	}
+	if err := addLibC(ctx, im.Files); err != nil {
+		return im, err
+	}
 	im.Busybox, err = testbed.FindBusybox()
 	return im, err
 }
@@ -131,15 +143,22 @@ func eachDaemon(t *testing.T, test func(t *testing.T, d *daemon)) {
 	t.Helper()
 	for _, d := range daemons {
 		t.Run("containerd-"+d.version, func(t *testing.T) {
-			offset := d.logSize()
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("log of containerd %s since the test began:\n%s", d.version, d.logSince(offset))
-				}
-			})
+			d.logIfFailed(t)
 			test(t, d)
 		})
 	}
+}
+
+// logIfFailed shows what the daemon and its shims wrote during a test that
+// failed.
+func (d *daemon) logIfFailed(t *testing.T) {
+	t.Helper()
+	offset := d.logSize()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of containerd %s since the test began:\n%s", d.version, d.logSince(offset))
+		}
+	})
 }
 
 func (d *daemon) logSize() int64 {

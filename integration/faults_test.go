@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+)
+
+// patient is a container to which something goes wrong, and that has to be as
+// it was afterwards.
+type patient struct {
+	*container
+	// ranks are its processes that use a GPU.
+	ranks int
+	// dir is where its snapshots go, and files are what else there was.
+	dir   string
+	files []string
+}
+
+// patient runs a container until each of its ranks works.
+func (d *daemon) patient(ctx context.Context, t *testing.T, s spec, ranks int) *patient {
+	t.Helper()
+	p := &patient{container: d.run(ctx, t, s), ranks: ranks, dir: filepath.Join(t.TempDir(), "snapshot")}
+	p.ticksOn(ctx, ranks)
+	p.files = p.allFiles()
+	return p
+}
+
+// checkpoint saves the patient through containerd's client, which pauses and
+// resumes it.
+func (p *patient) checkpoint(ctx context.Context) error { return p.checkpointTo(ctx, p.dir, false) }
+
+// checkpointDirectly asks containerd for the checkpoint alone, as the CRI does:
+// nobody has paused the patient.
+func (p *patient) checkpointDirectly(ctx context.Context, exit bool) error {
+	opts, err := typeurl.MarshalAnyToProto(&options.CheckpointOptions{ImagePath: p.dir, Exit: exit})
+	if err != nil {
+		return err
+	}
+	_, err = p.d.Client.TaskService().Checkpoint(ctx, &tasks.CheckpointTaskRequest{
+		ContainerID: p.id, Options: opts,
+	})
+	return err
+}
+
+// expectRecovered fails unless the patient is unharmed, and can be saved now.
+// The patient ends.
+func (p *patient) expectRecovered(ctx context.Context) {
+	p.t.Helper()
+	p.expectUnharmed(ctx)
+	if err := p.checkpoint(ctx); err != nil {
+		p.t.Fatalf("the next checkpoint: %v", err)
+	}
+	p.expectCleanedUp(ctx)
+	p.expectRunsOn(ctx)
+	p.stop(ctx)
+	p.remove()
+	p.d.expectNothingLeft(p.t)
+}
+
+// expectUnharmed fails unless the patient, its GPU and everything around them
+// are as if nobody had tried to save it.
+func (p *patient) expectUnharmed(ctx context.Context) {
+	p.t.Helper()
+	p.expectCleanedUp(ctx)
+	if _, err := os.Lstat(p.dir); err == nil {
+		p.t.Errorf("%s is left: %v", p.dir, list(p.dir))
+	}
+	p.expectRunsOn(ctx)
+}
+
+// expectRunsOn fails unless the patient runs, with each of its GPU processes.
+func (p *patient) expectRunsOn(ctx context.Context) {
+	p.t.Helper()
+	if state := p.freezerState(); state != "thawed" {
+		p.t.Errorf("the freezer is %s", state)
+	}
+	p.expectGoesOn(ctx, p.ranks)
+}
+
+// expectCleanedUp fails if an operation has left processes or files.
+func (p *patient) expectCleanedUp(ctx context.Context) {
+	p.t.Helper()
+	err := testbed.Eventually(ctx, "the operation has left nothing", func() error {
+		return errors.Join(p.strays(), p.newFiles())
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// strays tells of processes beside the shims, their helpers and containers.
+func (p *patient) strays() error {
+	procs, err := p.d.Processes()
+	if err != nil {
+		return testbed.Permanent(err)
+	}
+	var errs []error
+	for _, proc := range procs {
+		program, _, _ := strings.Cut(proc.Command, " ")
+		switch name := filepath.Base(program); {
+		case proc.Container, name == "containerd-shim-hetgpu-v2", name == "hetgpu-gpu":
+		default:
+			errs = append(errs, fmt.Errorf("process %d is left: %s", proc.PID, proc.Command))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *patient) newFiles() error {
+	var errs []error
+	for _, file := range p.allFiles() {
+		if !slices.Contains(p.files, file) {
+			errs = append(errs, fmt.Errorf("%s is left", file))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allFiles lists what the shim, runc and CRIU have on the disk for the patient,
+// and everything temporary.
+func (p *patient) allFiles() []string {
+	p.t.Helper()
+	var files []string
+	runcState := filepath.Join("/run/containerd/runc", p.d.Namespace, p.id)
+	for _, dir := range []string{
+		filepath.Join(p.d.Dir, "state/io.containerd.runtime.v2.task", p.d.Namespace, p.id),
+		filepath.Join(p.d.Dir, "root/io.containerd.runtime.v2.task", p.d.Namespace, p.id),
+		runcState, p.d.TempDir(),
+	} {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.Name() == "rootfs" {
+				return fs.SkipDir
+			}
+			// runc makes the directory for what nobody asks it for.
+			if err != nil || path != filepath.Join(runcState, "checkpoint") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func list(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
