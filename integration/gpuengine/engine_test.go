@@ -20,6 +20,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/ipcwatch"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 )
 
@@ -279,5 +280,44 @@ func TestInventoryCommand(t *testing.T) {
 		if s.Name == "cuCheckpointOperationComplete" && s.Found {
 			t.Error("driver 580 has what 615 brought")
 		}
+	}
+}
+
+// A process that has memory of another by a legacy handle could not be
+// restored, so it is refused before anything changes; once the handle is
+// closed, nothing is in the way.
+func TestLegacyIPC(t *testing.T) {
+	for mode, refused := range map[string]bool{"keep": true, "close": false} {
+		t.Run(mode, func(t *testing.T) {
+			w, err := ipcwatch.New()
+			if err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { _ = w.Close() })
+			for _, lib := range ipcwatch.Libraries("/", bin) {
+				if err := w.Add(lib); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := newBench(t, standin.H200s(1, 1), nvidia.WithSharing(w))
+			y := b.start(t, 2, "-p", mode)
+			procs := b.find(t, y)
+			err = b.Prepare(t.Context(), procs)
+			if refused {
+				if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "1 legacy CUDA IPC handle") {
+					t.Errorf("err = %v", err)
+				}
+				b.states(t, procs, gpuplugin.StateRunning)
+				y.goesOn(t)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(b.Suspend(t.Context(), procs), b.Resume(t.Context(), procs, nil)); err != nil {
+				t.Error(err)
+			}
+			y.goesOn(t)
+		})
 	}
 }
