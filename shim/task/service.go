@@ -38,6 +38,9 @@ type service struct {
 	// it, checkpoints do not.
 	configErr error
 	helper    *nvidia.Helper
+	// oom returns the watch of restored containers, made when it is first
+	// needed.
+	oom func() (*oomWatch, error)
 
 	mu         sync.Mutex
 	containers map[string]*container // by id; guarded by mu
@@ -55,6 +58,7 @@ func New(ctx context.Context, publisher shim.Publisher, sd shutdown.Service) (sh
 	s.config, s.configErr = config.Load()
 	s.helper = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
 	sd.RegisterCallback(func(context.Context) error { return s.helper.Close() })
+	s.oom = sync.OnceValues(func() (*oomWatch, error) { return newOOMWatch(ctx, publisher) })
 	return s, nil
 }
 
