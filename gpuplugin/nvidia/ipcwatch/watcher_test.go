@@ -337,3 +337,55 @@ func TestLibraries(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+func TestGuard(t *testing.T) {
+	several := []gpuplugin.Process{{PID: 1}, {PID: 2}}
+	t.Run("watches", func(t *testing.T) {
+		watch(t, "") // or skip
+		dir := build(t)
+		g := ipcwatch.NewGuard()
+		g.Attach(t.Context(), "/", dir)
+		if err := g.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a, b := start(t, dir), start(t, dir)
+		procs := []gpuplugin.Process{a.process(), b.process()}
+		if err := g.Check(t.Context(), procs); err != nil {
+			t.Error(err)
+		}
+		a.do("o")
+		if err := g.Check(t.Context(), procs); !errors.Is(err, gpuplugin.ErrUnsupported) {
+			t.Errorf("err = %v", err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("refuses what it could not watch", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "libcuda.so.1"), []byte("no library"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := ipcwatch.NewGuard()
+		g.Attach(t.Context(), "/", dir)
+		err := g.Check(t.Context(), several)
+		if !errors.Is(err, gpuplugin.ErrUnsupported) {
+			t.Errorf("err = %v", err)
+		}
+		if err := g.Check(t.Context(), several[:1]); err != nil {
+			t.Errorf("a process alone: %v", err)
+		}
+		if err := errors.Join(g.Clean(several), g.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("refuses if it was never attached", func(t *testing.T) {
+		g := ipcwatch.NewGuard()
+		if err := g.Check(t.Context(), several); !errors.Is(err, gpuplugin.ErrUnsupported) {
+			t.Errorf("err = %v", err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
