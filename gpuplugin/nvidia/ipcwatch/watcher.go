@@ -60,6 +60,7 @@ type Watcher struct {
 	rings  []*ring
 	stop   int // an eventfd
 	done   chan struct{}
+	close  func() error
 
 	mu        sync.Mutex
 	libraries map[inode]*library
@@ -90,6 +91,7 @@ func New() (*Watcher, error) {
 		procfs: "/proc", pmu: pmu, done: make(chan struct{}),
 		libraries: map[inode]*library{}, adds: map[uint64]int{}, tallies: map[int]*tally{},
 	}
+	w.close = sync.OnceValue(w.closeOnce)
 	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
@@ -104,8 +106,10 @@ func New() (*Watcher, error) {
 	return w, nil
 }
 
-// Close ends the watch.
-func (w *Watcher) Close() error {
+// Close ends the watch. Nothing is known afterwards: Open says [ErrLost].
+func (w *Watcher) Close() error { return w.close() }
+
+func (w *Watcher) closeOnce() error {
 	one := [8]byte{1}
 	if _, err := unix.Write(w.stop, one[:]); err != nil {
 		return fmt.Errorf("stop the reader of probes: %w", err)
@@ -113,6 +117,7 @@ func (w *Watcher) Close() error {
 	<-w.done
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lost = true
 	return w.release()
 }
 
@@ -124,6 +129,7 @@ func (w *Watcher) release() error {
 	for _, r := range w.rings {
 		errs = append(errs, r.close())
 	}
+	w.libraries, w.rings = nil, nil
 	return errors.Join(append(errs, unix.Close(w.stop))...)
 }
 
@@ -137,6 +143,9 @@ func (w *Watcher) Add(path string) error {
 	lib := &library{file: f}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.rings) == 0 {
+		return errors.Join(ErrLost, lib.close())
+	}
 	id, err := inodeOf(f)
 	if err != nil || w.libraries[id] != nil {
 		return errors.Join(err, lib.close())

@@ -286,6 +286,32 @@ func TestCloseRemovesTheProbes(t *testing.T) {
 	wantOpen(t, w, c.pid, 1)
 }
 
+func TestAfterClose(t *testing.T) {
+	dir := build(t)
+	w := watch(t, dir)
+	c := start(t, dir)
+	c.do("o")
+	for range 2 {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Open(c.pid); !errors.Is(err, ipcwatch.ErrLost) {
+		t.Errorf("Open: %v", err)
+	}
+	if err := w.Add(filepath.Join(dir, "libcuda.so.1")); !errors.Is(err, ipcwatch.ErrLost) {
+		t.Errorf("Add: %v", err)
+	}
+	procs := []gpuplugin.Process{c.process(), {PID: os.Getpid()}}
+	if err := w.Check(t.Context(), procs); !errors.Is(err, gpuplugin.ErrUnsupported) {
+		t.Errorf("Check: %v", err)
+	}
+	if err := w.Clean(procs); err != nil {
+		t.Errorf("Clean: %v", err)
+	}
+	w.Rearm(t.Context())
+}
+
 func TestAdd(t *testing.T) {
 	dir := build(t)
 	w := watch(t, dir)
