@@ -56,7 +56,7 @@ integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdc
 
 .PHONY: demo
 demo: setup build ## run, checkpoint and restore a container, step by step
-	@hack/demo.sh
+	@go run ./integration/demo
 
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, formatting

@@ -407,7 +407,7 @@ func expectExplained(t *testing.T, err error, what string) {
 	if !strings.Contains(text, what) {
 		t.Errorf("the error does not say %q:\n%s", what, text)
 	}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		file := strings.Trim(word, `"'(),.;:`)
 		if st, err := os.Stat(file); err == nil && strings.HasSuffix(file, ".log") && st.Size() > 0 {
 			return

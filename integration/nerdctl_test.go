@@ -43,7 +43,7 @@ func (d *daemon) logged(ctx context.Context, t *testing.T, id string) []int {
 }
 
 // waitLogged waits until the log ends with a number of at least least.
-func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least int) []int {
+func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least int) {
 	t.Helper()
 	var numbers []int
 	err := testbed.Eventually(ctx, "the log has more lines", func() error {
@@ -55,7 +55,6 @@ func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least 
 	if err != nil {
 		t.Fatalf("%v: %v", err, numbers)
 	}
-	return numbers
 }
 
 // nerdctlStatus returns what containerd says of a container's task.

@@ -179,7 +179,7 @@ func TestExternalUnixSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer server.Close()
+		defer func() { _ = server.Close() }()
 		s := counting("-u", filepath.Join(dir, "socket"))
 		// CRIU finds the other end only in the container's own network, and
 		// connects by the name to which it was bound.
@@ -250,7 +250,7 @@ func TestExternalUnixStreamRefused(t *testing.T) {
 // shortTempDir is t.TempDir() for unix sockets, whose paths have to be short.
 func shortTempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hg")
+	dir, err := os.MkdirTemp("", "hg") //nolint:usetesting // its paths are long
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -233,10 +233,11 @@ int main(int argc, char **argv) {
 
 	struct child child[MAX_CHILDREN];
 	int tcp_ends[2] = {-1, -1};
-	volatile uint64_t *memory = pages ? fill_memory(pages) : NULL;
 
+	// Children first, so that they do not share the memory.
 	for (int i = 0; i < children; i++)
 		child[i] = start_child();
+	volatile uint64_t *memory = pages ? fill_memory(pages) : NULL;
 	int file_fd = file ? open_file(file, lock) : -1;
 	int unix_fd = unix_path ? connect_unix(unix_path, unix_type) : -1;
 
