@@ -39,34 +39,37 @@ type Cgroup struct {
 }
 
 // Of returns the control group in which the kernel can freeze the process.
-func Of(pid int) (*Cgroup, error) { return of("/proc", Root, pid) }
+//
+// As runc does, it goes by what is mounted at [Root]: on a hybrid machine, which
+// has the unified hierarchy one level below, version 1 is in charge.
+func Of(pid int) (*Cgroup, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(Root, &fs); err != nil {
+		return nil, fmt.Errorf("find the cgroup of process %d: %s: %w", pid, Root, err)
+	}
+	return of("/proc", Root, pid, fs.Type == unix.CGROUP2_SUPER_MAGIC)
+}
 
-func of(proc, root string, pid int) (*Cgroup, error) {
+func of(proc, root string, pid int, unified bool) (*Cgroup, error) {
 	name := filepath.Join(proc, strconv.Itoa(pid), "cgroup")
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of process %d: %w", pid, err)
 	}
-	unified := ""
 	for line := range strings.Lines(string(data)) {
 		// hierarchy-ID:controller-list:path (cgroups(7)); the path may contain colons.
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(parts) != 3 {
 			return nil, fmt.Errorf("find the cgroup of process %d: %s: bad line %q", pid, name, line)
 		}
-		switch parts[1] {
-		case "freezer":
+		switch {
+		case unified && parts[1] == "":
+			return &Cgroup{dir: filepath.Join(root, parts[2]), unified: true}, nil
+		case !unified && parts[1] == "freezer":
 			return &Cgroup{dir: filepath.Join(root, "freezer", parts[2])}, nil
-		case "":
-			unified = parts[2]
 		}
 	}
-	// Only the unified hierarchy of a machine without a version 1 freezer has
-	// controllers; on a hybrid machine it is mounted one level below.
-	if unified == "" {
-		return nil, fmt.Errorf("find the cgroup of process %d: %s names no freezer", pid, name)
-	}
-	return &Cgroup{dir: filepath.Join(root, unified), unified: true}, nil
+	return nil, fmt.Errorf("find the cgroup of process %d: %s names no freezer", pid, name)
 }
 
 // Path returns the group's directory.

@@ -25,6 +25,7 @@ func TestOf(t *testing.T) {
 		"unified":          {"0::/kubepods/pod1/c\n", "/kubepods/pod1/c", true},
 		"version 1":        {"9:freezer:/default/c\n2:cpu,cpuacct:/x\n0::/\n", "/freezer/default/c", false},
 		"hybrid":           {"0::/system.slice\n12:freezer:/c\n", "/freezer/c", false},
+		"both, unified":    {"12:freezer:/c\n0::/system.slice\n", "/system.slice", true},
 		"colons in a path": {"0::/system.slice:ctr:id\n", "/system.slice:ctr:id", true},
 		"no freezer":       {"2:cpu,cpuacct:/x\n", "", false},
 		"empty":            {"", "", false},
@@ -38,7 +39,7 @@ func TestOf(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(proc, "5", "cgroup"), []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := of(proc, "/", 5)
+			c, err := of(proc, "/", 5, tc.unified)
 			if tc.want == "" {
 				if err == nil {
 					t.Fatalf("got %+v, want an error", c)
@@ -50,7 +51,7 @@ func TestOf(t *testing.T) {
 			}
 		})
 	}
-	if _, err := of(t.TempDir(), "", 5); !errors.Is(err, os.ErrNotExist) {
+	if _, err := of(t.TempDir(), "", 5, true); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error is %v, want a missing process", err)
 	}
 }
