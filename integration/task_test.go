@@ -171,6 +171,13 @@ func TestKillAll(t *testing.T) {
 	})
 }
 
+// unified tells whether the unified hierarchy is in charge of this machine's
+// cgroups, or version 1, which a hybrid machine has beside it.
+func unified() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
+}
+
 // freezerState reads what the kernel says of the container's freezer.
 func (c *container) freezerState() string {
 	c.t.Helper()
@@ -180,15 +187,18 @@ func (c *container) freezerState() string {
 	}
 	for line := range strings.Lines(string(data)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if fields[1] == "freezer" {
+		switch {
+		case !unified() && fields[1] == "freezer":
 			state, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/freezer", fields[2], "freezer.state"))
 			if err != nil {
 				c.t.Fatal(err)
 			}
 			return strings.ToLower(strings.TrimSpace(string(state)))
-		}
-		events, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", fields[2], "cgroup.events"))
-		if fields[1] == "" && err == nil {
+		case unified() && fields[1] == "":
+			events, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", fields[2], "cgroup.events"))
+			if err != nil {
+				c.t.Fatal(err)
+			}
 			if strings.Contains(string(events), "frozen 1") {
 				return "frozen"
 			}

@@ -47,6 +47,10 @@ type Runtime interface {
 // four minutes.
 const DefaultTimeout = 10 * time.Minute
 
+// ErrEnding is the cause with which an operation is canceled because its
+// container is being ended: nothing has to be saved of it.
+var ErrEnding = errors.New("the container is being ended")
+
 // spareBytes is kept free beside what a dump is known to need.
 const spareBytes = 16 << 20
 
@@ -83,8 +87,10 @@ func (c *Container) timeout(ctx context.Context) (context.Context, context.Cance
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("the operation took longer than its time-out of %s (annotation io.hetgpu.checkpoint.timeout)", c.Timeout))
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("%w of %s (annotation io.hetgpu.checkpoint.timeout)", errTimeout, c.Timeout))
 }
+
+var errTimeout = fmt.Errorf("%w: the operation took longer than its time-out", context.DeadlineExceeded)
 
 // saving is one checkpoint under way.
 type saving struct {
@@ -129,9 +135,13 @@ func (s *saving) stop(ctx context.Context) error {
 	if s.frozen, err = s.Cgroup.Frozen(); err != nil {
 		return fmt.Errorf("%s: %w", PhasePreflight, err)
 	}
+	if s.frozen {
+		// Whether we thaw it or not: CRIU does, and leaves it so if it is killed.
+		s.undo.add(PhaseFreeze, s.refreeze)
+	}
 	// The driver answers for a process only while it runs.
 	if s.frozen && s.GPU.Engine() != snapshot.EngineNone {
-		if err := s.thaw(ctx); err != nil {
+		if err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw); err != nil {
 			return err
 		}
 	}
@@ -146,13 +156,13 @@ func (s *saving) stop(ctx context.Context) error {
 	return s.freeze(ctx)
 }
 
-// thaw lets the container run; the way back freezes it again.
-func (s *saving) thaw(ctx context.Context) error {
-	if err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw); err != nil {
+// refreeze makes a container that was found frozen so again. One whose first
+// process has ended meanwhile is left to end: frozen, it could not be deleted.
+func (s *saving) refreeze(ctx context.Context) error {
+	if err := s.Cgroup.Freeze(ctx); err != nil || s.procfs().alive(s.Init) {
 		return err
 	}
-	s.undo.add(PhaseFreeze, s.Cgroup.Freeze)
-	return nil
+	return s.Cgroup.Thaw(ctx)
 }
 
 // freeze stops the container for the dump. CRIU could do it too; but between
@@ -279,11 +289,14 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	// else they end after the manifest is on disk, so that no failure costs
 	// both the container and the snapshot.
 	dump.Exit = s.Exit && s.TCPEstablished
-	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.Runtime.Checkpoint(ctx, dump) }); err != nil {
+	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
 		return nil, err
 	}
 	if dump.Exit {
-		s.undo.steps = nil // nothing is left to go back to
+		// The snapshot is all that is left of it, so it is finished even if
+		// nobody waits for it any more.
+		s.undo.steps = nil
+		ctx = context.WithoutCancel(ctx)
 	}
 	m := &s.Manifest
 	m.Version, m.Engine, m.Created = snapshot.Version, s.engine(), time.Now()
@@ -298,6 +311,25 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	}
 	m.Phases = s.done
 	return m, err
+}
+
+// dump runs CRIU to its end, also if nobody wants the dump any more: while it
+// works, its code is in the processes, and one that it leaves there when it is
+// killed may not survive. Only the time-out kills it, or the container's end.
+func (s *saving) dump(ctx context.Context, d runc.Dump) error {
+	dctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, ErrEnding) || errors.Is(cause, errTimeout) {
+			cancel(cause)
+		}
+	})
+	defer stop()
+	if err := s.Runtime.Checkpoint(dctx, d); err != nil || d.Exit {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 func (s *saving) engine() string {
@@ -357,7 +389,7 @@ func (s *saving) resume(ctx context.Context) error {
 		err = s.run(ctx, PhaseResume, func(ctx context.Context) error { return s.GPU.Resume(ctx, s.procs, nil) })
 	}
 	if err == nil && s.frozen {
-		err = s.run(ctx, PhaseFreeze, s.Cgroup.Freeze)
+		err = s.run(ctx, PhaseFreeze, s.refreeze)
 	}
 	if err == nil {
 		return nil

@@ -25,6 +25,25 @@ func request(dir string, exit bool) Request {
 	}
 }
 
+// A container that was paused and whose first process ends during the dump is
+// not frozen again: it could not be deleted.
+func TestCheckpointFirstProcessEnds(t *testing.T) {
+	w := newWorld(t)
+	w.frozen = true
+	w.cancel["dump 1"] = func() {
+		if err := os.RemoveAll(filepath.Join(w.proc, "100")); err != nil {
+			t.Error(err)
+		}
+	}
+	w.fail["dump 1"] = errors.New("CRIU was killed")
+	if _, err := w.container().Checkpoint(t.Context(), request(filepath.Join(t.TempDir(), "snapshot"), false)); !errors.Is(err, w.fail["dump 1"]) {
+		t.Errorf("error: %v", err)
+	}
+	if w.frozen {
+		t.Error("it is frozen")
+	}
+}
+
 func TestCheckpointOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frozen, exit, noGPU bool
@@ -41,7 +60,7 @@ func TestCheckpointOrder(t *testing.T) {
 		"exit":                 {exit: true, want: "processes prepare inventory usage lock suspend freeze dump kill", wantFrozen: true},
 		"exit keeps TCP":       {exit: true, tcp: true, want: "processes prepare inventory usage lock suspend freeze dump", wantFrozen: true},
 		"no GPU, running":      {noGPU: true, want: "processes freeze dump thaw", alive: true},
-		"no GPU, paused":       {noGPU: true, frozen: true, want: "processes freeze dump", alive: true, wantFrozen: true},
+		"no GPU, paused":       {noGPU: true, frozen: true, want: "processes freeze dump freeze", alive: true, wantFrozen: true},
 		"no GPU, paused, exit": {noGPU: true, frozen: true, exit: true, want: "processes freeze dump kill", wantFrozen: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,6 +207,37 @@ func TestCheckpointCancelled(t *testing.T) {
 				t.Fatal("no error")
 			}
 			w.asFound(t, before, false, dir)
+		})
+	}
+}
+
+// CRIU is killed when its time is up, or when the container is to end; not
+// because nobody wants its dump any more.
+func TestDumpIsNotKilled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause  error
+		killed bool
+	}{
+		"a client that gave up":    {errors.New("gone"), false},
+		"the container's end":      {ErrEnding, true},
+		"the operation's time-out": {errTimeout, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w.cancel["dump 1"] = func() { cancel(tc.cause) }
+			w.settle = tc.killed
+			dir := t.TempDir()
+			_, err := w.container().Checkpoint(ctx, request(dir, false))
+			if !errors.Is(err, tc.cause) {
+				t.Errorf("error is %v, want %v", err, tc.cause)
+			}
+			if w.killed != tc.killed {
+				t.Errorf("killed: %t, want %t", w.killed, tc.killed)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+				t.Errorf("left: %v, %v", entries, err)
+			}
 		})
 	}
 }

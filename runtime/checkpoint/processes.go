@@ -38,6 +38,13 @@ func (p procfs) status(pid int, names ...string) (map[string]string, error) {
 	return values, s.Err()
 }
 
+// alive tells whether there is such a process, and not only what its parent
+// has not waited for.
+func (p procfs) alive(pid int) bool {
+	values, err := p.status(pid, "State")
+	return err == nil && !strings.HasPrefix(values["State"], "Z") && !strings.HasPrefix(values["State"], "X")
+}
+
 // nsPIDs returns the process's PID in each PID namespace below ours, outermost
 // first; its PID in ours if it is in ours.
 func (p procfs) nsPIDs(pid int) ([]int, error) {

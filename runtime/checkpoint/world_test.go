@@ -34,6 +34,9 @@ type world struct {
 	count  map[string]int
 	engine string
 	dumped runc.Dump
+	// killed says that the dump's context ended while it ran; settle waits
+	// for that.
+	killed, settle bool
 	// pages is the size of the memory image, if it is not to be tiny.
 	pages int64
 }
@@ -145,6 +148,11 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 		}
 	}
 	err := c.call(ctx, "dump")
+	if c.settle {
+		<-ctx.Done()
+		err = context.Cause(ctx)
+	}
+	c.killed = ctx.Err() != nil
 	c.alive = c.alive && (err != nil || !d.Exit)
 	return err
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 )
 
 // service wraps the stock task service. What it does not override is the stock
@@ -135,7 +136,7 @@ func (s *service) State(ctx context.Context, r *taskapi.StateRequest) (*taskapi.
 func (s *service) Kill(ctx context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
 	const sigkill = 9
 	if c := s.container(r.ID); c != nil && r.ExecID == "" && r.Signal == sigkill {
-		if done := c.interrupt(fmt.Errorf("the container is being killed: %w", context.Canceled)); done != nil {
+		if done := c.interrupt(checkpoint.ErrEnding); done != nil {
 			// The rollback thaws what was frozen; wait for it within reason.
 			select {
 			case <-done:
