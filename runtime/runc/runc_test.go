@@ -170,3 +170,18 @@ exit 1`)
 		t.Errorf("the kept log has %q, %v", data, err)
 	}
 }
+
+func TestMessage(t *testing.T) {
+	for out, want := range map[string]string{
+		"": "",
+		"time=\"x\" level=warning msg=\"69:pts (00.1) Error (a)\"\ntime=\"x\" level=error msg=\"criu failed: type NOTIFY errno 0\"\n": "criu failed: type NOTIFY errno 0",
+		"time=\"x\" level=error msg=\"open \\\"/x\\\": no\"\n":                                                                        "open \"/x\": no",
+		"time=\"x\" level=error msg=short\n":                                                                                          "short",
+		"runc: not found\n":                                                                                                           "runc: not found",
+		"time=\"x\" level=info msg=\"fine\"\nwhy\n":                                                                                   "why",
+	} {
+		if got := message(out); got != want {
+			t.Errorf("%q: got %q, want %q", out, got, want)
+		}
+	}
+}
