@@ -31,11 +31,6 @@ import (
 // versionTimeout bounds a question that takes milliseconds.
 const versionTimeout = 5 * time.Second
 
-// dumpGrace is how long a dump may go on when nobody wants it any more: time
-// enough for a small one, and in a large one CRIU does, nearly all the time,
-// what it can be killed in.
-const dumpGrace = 3 * time.Second
-
 // Container is one container of the OCI runtime.
 type Container struct {
 	// ID and Bundle are containerd's.
@@ -107,7 +102,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Checkpoint dumps the container. On error the processes are as CRIU left
 // them: it lets them go on after a failure. No process of runc or CRIU is left.
-// When ctx ends, it may take a little longer.
 func (c *Container) Checkpoint(ctx context.Context, d Dump) error {
 	work := d.WorkDir
 	if work == "" {
@@ -138,33 +132,10 @@ func (c *Container) Checkpoint(ctx context.Context, d Dump) error {
 	for _, ns := range d.EmptyNamespaces {
 		args = append(args, "--empty-ns", ns)
 	}
-	// CRIU that is killed while it has just put code of its own into a process
-	// takes the process with it. So it has some time to come to its own end.
-	patient, cancel := outlive(ctx, dumpGrace)
-	defer cancel()
-	if err := c.run(patient, "runc checkpoint", append(args, c.ID)...); err != nil {
+	if err := c.run(ctx, "runc checkpoint", append(args, c.ID)...); err != nil {
 		return c.explain(ctx, err, filepath.Join(work, "dump.log"), "dump")
 	}
-	if ctx.Err() != nil && !d.Exit {
-		return context.Cause(ctx)
-	}
 	return nil
-}
-
-// outlive returns a context that ends some time after ctx, for the same cause.
-func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-out.Done():
-		case <-time.After(grace):
-			cancel(context.Cause(ctx))
-		}
-	})
-	return out, func() {
-		stop()
-		cancel(context.Canceled)
-	}
 }
 
 // ExplainRestore adds to the error of a restore, which the stock task service
