@@ -52,7 +52,8 @@ standin: ## the libraries that stand in for a GPU's driver in tests
 
 .PHONY: integration
 integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
-	@GOTESTSUM_FORMAT=testname hack/gotest.sh -tags integration -run '$(RUN)' -timeout 25m ./integration/... -args -runtime $(RUNTIME)
+	@GOTESTSUM_FORMAT=testname HETGPU_TEST_RUNTIME=$(RUNTIME) \
+		hack/gotest.sh -tags integration -count 1 -run '$(RUN)' -timeout 25m ./integration/...
 
 .PHONY: demo
 demo: setup build ## run, checkpoint and restore a container, step by step

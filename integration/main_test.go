@@ -6,6 +6,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -29,7 +30,7 @@ const stockRuntime = "io.containerd.runc.v2"
 const testTimeout = 45 * time.Second
 
 var (
-	runtimeName = flag.String("runtime", "io.hetgpu.v2", "runtime under test")
+	runtimeName = flag.String("runtime", cmp.Or(os.Getenv("HETGPU_TEST_RUNTIME"), "io.hetgpu.v2"), "runtime under test")
 	versions    = flag.String("containerd", "", "versions of containerd, comma separated (default: those of hack/versions.env)")
 )
 

@@ -92,19 +92,26 @@ func (c *container) exec(t *testing.T, d *daemon, id string, args ...string) (co
 	return p, exit, out
 }
 
+// execOutput runs a second process in the container to its end, and returns its
+// status and what it wrote.
+func (c *container) execOutput(t *testing.T, d *daemon, args ...string) (uint32, string) {
+	t.Helper()
+	ctx := d.testContext(t)
+	p, exit, out := c.exec(t, d, newID(t), args...)
+	status := waitExit(ctx, t, exit)
+	// Its output is complete only when it has been deleted.
+	if _, err := p.Delete(ctx); err != nil {
+		t.Errorf("delete exec: %v", err)
+	}
+	return status, out.String()
+}
+
 func TestExec(t *testing.T) {
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		c := d.run(ctx, t, shell("sleep 1000"))
-		p, exit, out := c.exec(t, d, "one", "sh", "-c", "echo hello; exit 3")
-		if got := waitExit(ctx, t, exit); got != 3 {
-			t.Errorf("exec exited with %d, not 3", got)
-		}
-		if _, err := p.Delete(ctx); err != nil {
-			t.Errorf("delete exec: %v", err)
-		}
-		if got := out.String(); got != "hello\n" {
-			t.Errorf("exec wrote %q", got)
+		if status, out := c.execOutput(t, d, "sh", "-c", "echo hello; exit 3"); status != 3 || out != "hello\n" {
+			t.Errorf("exec exited with %d and wrote %q", status, out)
 		}
 		c.expectStatus(ctx, containerd.Running)
 

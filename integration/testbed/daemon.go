@@ -71,6 +71,8 @@ type Daemon struct {
 	// exitErr is set before.
 	exited  chan struct{}
 	exitErr error
+	// told are the leftovers that a caller of Leftovers knows of.
+	told map[string]bool
 }
 
 // Start starts a daemon and waits until it serves. On error nothing is left,
@@ -80,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{Dir: dir, Namespace: "hg-" + randomHex(), exited: make(chan struct{})}
+	d := &Daemon{Dir: dir, Namespace: "hg-" + randomHex(), exited: make(chan struct{}), told: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start containerd: %w\n%s", err, d.LogTail())

@@ -38,38 +38,50 @@ type Process struct {
 // else returns an error that names each thing: shims, runc, CRIU, helpers and
 // loggers, processes of containers, mounts, cgroups (frozen ones are marked),
 // and directories for restores.
+//
+// A thing is named once: what one caller was told of does not fail the next.
 func (d *Daemon) Leftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return Eventually(ctx, "nothing is left of "+d.Namespace, func() error {
-		var errs []error
-		procs, err := d.Processes()
-		errs = append(errs, err)
-		for _, p := range procs {
-			errs = append(errs, fmt.Errorf("process %d is left: %s", p.PID, p.Command))
+	var left []string
+	err := Eventually(ctx, "nothing is left of "+d.Namespace, func() (err error) {
+		left, err = d.left()
+		left = slices.DeleteFunc(left, func(thing string) bool { return d.told[thing] })
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 		}
-		mounts, err := d.mounts()
-		errs = append(errs, err)
-		for _, m := range mounts {
-			errs = append(errs, fmt.Errorf("mount %s is left", m))
-		}
-		for _, dir := range d.containerCgroups() {
-			errs = append(errs, fmt.Errorf("cgroup %s is left%s", dir, frozenMark(dir)))
-		}
-		for _, pattern := range []string{"state/io.containerd.runtime.v2.task/*/*", "tmp/*"} {
-			left, err := filepath.Glob(filepath.Join(d.Dir, pattern))
-			errs = append(errs, err)
-			for _, file := range left {
-				errs = append(errs, fmt.Errorf("%s is left", file))
-			}
-		}
-		return errors.Join(errs...)
+		return err
 	})
+	for _, thing := range left {
+		d.told[thing] = true
+	}
+	return err
+}
+
+// left lists what there is at this moment.
+func (d *Daemon) left() (things []string, err error) {
+	procs, err := d.Processes()
+	for _, p := range procs {
+		things = append(things, fmt.Sprintf("process %d: %s", p.PID, p.Command))
+	}
+	mounts, mountErr := d.mounts()
+	for _, m := range mounts {
+		things = append(things, "mount "+m)
+	}
+	for _, dir := range d.containerCgroups() {
+		things = append(things, "cgroup "+dir+frozenMark(dir))
+	}
+	for _, pattern := range []string{"state/io.containerd.runtime.v2.task/*/*", "tmp/*"} {
+		files, globErr := filepath.Glob(filepath.Join(d.Dir, pattern))
+		things, err = append(things, files...), errors.Join(err, globErr)
+	}
+	return things, errors.Join(err, mountErr)
 }
 
 // Processes lists what the daemon started, itself excluded: shims and
-// whatever they run (by an environment variable that they inherit), and the
-// processes of containers (by their cgroup).
+// whatever they run (by an environment variable that they inherit), CRIU,
+// which overwrites its environment (by its open files), and the processes of
+// containers (by their cgroup).
 func (d *Daemon) Processes() ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -88,12 +100,27 @@ func (d *Daemon) Processes() ([]Process, error) {
 		cgroup, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 		marked := slices.ContainsFunc(bytes.Split(environ, []byte{0}), func(e []byte) bool { return bytes.Equal(e, marker) })
 		contained := bytes.Contains(cgroup, []byte("/"+d.Namespace+"/"))
+		marked = marked || d.isOurCRIU(dir)
 		if !marked && !contained || isZombie(dir) {
 			continue
 		}
 		procs = append(procs, Process{PID: pid, Command: commandLine(dir), Container: contained})
 	}
 	return procs, nil
+}
+
+// isOurCRIU tells whether a process is a CRIU with a file of this daemon open:
+// its log, or the images.
+func (d *Daemon) isOurCRIU(dir string) bool {
+	name, err := os.ReadFile(filepath.Join(dir, "comm"))
+	if err != nil || strings.TrimSpace(string(name)) != "criu" {
+		return false
+	}
+	links, _ := filepath.Glob(filepath.Join(dir, "fd", "*"))
+	return slices.ContainsFunc(links, func(link string) bool {
+		file, err := os.Readlink(link)
+		return err == nil && strings.HasPrefix(file, d.Dir+"/")
+	})
 }
 
 // isZombie tells of processes that only wait for their parent.
