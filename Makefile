@@ -52,12 +52,27 @@ standin: ## the libraries that stand in for a GPU's driver in tests
 
 .PHONY: integration
 integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
-	@GOTESTSUM_FORMAT=testname HETGPU_TEST_RUNTIME=$(RUNTIME) \
-		hack/gotest.sh -tags integration -count 1 -run '$(RUN)' -timeout 25m ./integration/...
+	@HETGPU_TEST_RUNTIME=$(RUNTIME) hack/integration.sh '$(RUN)'
 
 .PHONY: demo
 demo: setup build ## run, checkpoint and restore a container, step by step
 	@go run ./integration/demo
+
+.PHONY: gpu-bundle
+gpu-bundle: setup build standin ## dist/gpu-bundle.tar.gz: all that a host with a GPU and no network needs
+	@hack/gpu-bundle.sh
+
+.PHONY: gpu-test
+gpu-test: gpu-bundle ## run the suite on this host's GPU; report in dist/gpu-test
+	@dist/gpu-bundle/gpu-test.sh dist/gpu-test
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: gpu-bundle ## the same suite without a GPU, with the stand-in driver
+	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64 -repetitions 3,2,1
+
+.PHONY: bench
+bench: setup build ## compare with the stock shim: latency, memory, checkpoint; report in dist/bench
+	@go run ./integration/bench -out dist/bench
 
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, formatting

@@ -189,6 +189,7 @@ func TestShortLived(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
+	needsController(t, "memory")
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		id := newID(t)
