@@ -189,7 +189,7 @@ func TestShortLived(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	needsController(t, "memory")
+	needsMemoryController(t)
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		id := newID(t)

@@ -16,7 +16,7 @@ import (
 // A restored container that runs out of memory tells of it, as any other does.
 // The program takes the memory when a file appears, after the restore.
 func TestRestoredOutOfMemory(t *testing.T) {
-	needsController(t, "memory")
+	needsMemoryController(t)
 	skipOnStock(t, "it watches no restored container")
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
