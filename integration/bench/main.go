@@ -50,10 +50,11 @@ func main() {
 	flag.IntVar(&c.roundTrips, "round-trips", 15, "checkpoints and restores with each shim")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, c); err != nil {
+	err := run(ctx, c)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to undo
+		os.Exit(1)
 	}
 }
 

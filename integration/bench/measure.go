@@ -115,7 +115,7 @@ func (b *bench) memory(ctx context.Context, runtime string, r *report) (err erro
 	if err != nil {
 		return err
 	}
-	r.VmRSS.of(runtime)(used["VmRSS"])
+	r.VMRSS.of(runtime)(used["VmRSS"])
 	r.RSS.of(runtime)(used["Rss"])
 	r.PSS.of(runtime)(used["Pss"])
 	r.Private.of(runtime)(used["Private_Clean"] + used["Private_Dirty"])

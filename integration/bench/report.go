@@ -34,7 +34,7 @@ type report struct {
 	Restore        pair `json:"restore_ms"`
 	// MiB of an idle shim with one container.
 	RSS       pair     `json:"rss_mib"`
-	VmRSS     pair     `json:"vmrss_mib"`
+	VMRSS     pair     `json:"vmrss_mib"`
 	PSS       pair     `json:"pss_mib"`
 	Private   pair     `json:"private_mib"`
 	Anonymous pair     `json:"anonymous_mib"`
@@ -108,7 +108,7 @@ func (r *report) markdown(w io.Writer) {
 	}{
 		{"`ctr run --rm` of `/bin/true`, ms", &r.Run},
 		{"idle shim, RSS, MiB", &r.RSS},
-		{"idle shim, VmRSS, MiB", &r.VmRSS},
+		{"idle shim, VmRSS, MiB", &r.VMRSS},
 		{"idle shim, PSS, MiB", &r.PSS},
 		{"idle shim, private, MiB", &r.Private},
 		{"idle shim, anonymous, MiB", &r.Anonymous},

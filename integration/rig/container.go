@@ -33,6 +33,9 @@ import (
 // ended.
 const removeTimeout = 60 * time.Second
 
+// lastWords is how long after the end of a task its output may come.
+const lastWords = 2 * time.Second
+
 // Spec is what a container consists of.
 type Spec struct {
 	ID      string
@@ -49,11 +52,12 @@ type Container struct {
 	Out, Err *Output
 	// Task is nil before NewTask.
 	Task containerd.Task
-	// Exit tells when the task has ended.
-	Exit <-chan containerd.ExitStatus
 
 	d *testbed.Daemon
 	c containerd.Container
+	// ended is closed when the task has, and status is set before.
+	ended  chan struct{}
+	status containerd.ExitStatus
 }
 
 // New makes a container without a task.
@@ -104,8 +108,17 @@ func (c *Container) NewTask(ctx context.Context, snapshot string) error {
 	}
 	c.Task = task
 	// It outlives the context of the start.
-	c.Exit, err = task.Wait(context.WithoutCancel(ctx))
-	return err
+	exit, err := task.Wait(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	c.ended = ended
+	go func() {
+		c.status = <-exit
+		close(ended)
+	}()
+	return nil
 }
 
 // Start starts the task.
@@ -164,11 +177,33 @@ func (c *Container) Checkpoint(ctx context.Context, dir string, exit bool) (s Sa
 	return s, errors.Join(err, timed(&s.Resume, func() error { return c.Task.Resume(ctx) }))
 }
 
+// Wait returns once enough says so of the lines that the task wrote, or with
+// an error when it has ended.
+func (c *Container) Wait(ctx context.Context, what string, enough func(lines []string) (bool, error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := c.ended
+	go func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+		}
+		// Its last words may still be on their way.
+		select {
+		case <-ctx.Done():
+		case <-time.After(lastWords):
+			cancel(fmt.Errorf("it ended with status %d: %q", c.status.ExitCode(), c.Err.Lines()))
+		}
+	}()
+	return c.Out.Wait(ctx, what+" of "+c.ID, enough)
+}
+
 // WaitExit returns the status with which the task ended.
 func (c *Container) WaitExit(ctx context.Context) (uint32, error) {
 	select {
-	case status := <-c.Exit:
-		code, _, err := status.Result()
+	case <-c.ended:
+		code, _, err := c.status.Result()
 		return code, err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("wait until %s exits: %w", c.ID, context.Cause(ctx))

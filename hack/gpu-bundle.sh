@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Lays out dist/gpu-bundle and packs it as dist/gpu-bundle.tar.gz: everything
+# that gpu-test.sh, which is in it, needs on a host that has a driver and no
+# network. gzip, because every host has it.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+MAX_MIB=60
+
+cd "$ROOT"
+dir=dist/gpu-bundle
+rm -rf "$dir" "$dir.tar.gz"
+mkdir -p "$dir/bin" "$dir/lib" "$dir/src" "$dir/prebuilt"
+
+version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
+package=github.com/hetgpu/containerd-shim-hetgpu/internal/version
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -o "$dir/bin/gpu-suite" ./integration/gpu
+
+containerd=$(program_dir containerd "$CONTAINERD_VERSION")
+cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu "$containerd/containerd" "$containerd/ctr" \
+	"$(program_dir runc "$RUNC_VERSION")/runc" "$(command -v busybox)" "$dir/bin/"
+
+# runc starts itself from a copy in memory, so its library needs a fixed place.
+cp -L "$(ldd "$dir/bin/runc" | awk '$1 ~ /^libseccomp/ { print $3 }')" "$dir/lib/"
+patchelf --set-rpath /opt/hetgpu/lib "$dir/bin/runc"
+
+# CRIU brings its own libraries and works at this one place.
+[ "$HETGPU_CRIU_PREFIX" = /opt/hetgpu/criu ] && [ -x /opt/hetgpu/criu/bin/criu ] ||
+	die "the bundle takes CRIU from /opt/hetgpu/criu, which is not there: this distribution's own is in use"
+cp -a /opt/hetgpu/criu "$dir/criu"
+
+cp integration/gpu/testdata/* integration/standin/src/include/cuda.h "$dir/src/"
+for program in gpuload ck; do
+	cc -std=gnu11 -O2 -I "$dir/src" -o "$dir/prebuilt/$program" "$dir/src/$program.c" -L bin/standin -l:libcuda.so.1
+done
+cp hack/gpu-test.sh "$dir/"
+echo "$version" >"$dir/VERSION"
+
+tar -C dist --owner=0 --group=0 -c gpu-bundle | gzip -9 >"$dir.tar.gz"
+size=$(stat -c %s "$dir.tar.gz")
+[ "$size" -lt $((MAX_MIB << 20)) ] || die "$dir.tar.gz has $((size >> 20)) MiB, and $MAX_MIB MiB is the limit"
+say "$dir.tar.gz: $((size >> 20)) MiB, $(du -sm "$dir" | cut -f1) MiB unpacked"

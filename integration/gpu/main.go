@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gpu is the suite for a host with an NVIDIA GPU: it runs containers
+// that use it on a private containerd, checkpoints and restores them through
+// the shim, and measures what that costs beside the same steps done by hand
+// with the driver's API, runc and CRIU. It writes report.json and report.md,
+// anew after each row, so that a run that is cut short leaves what it has.
+//
+// With -stand-in it runs on a machine without a GPU, against the software
+// stand-in, as a rehearsal of itself; the report says so.
+//
+// It ends only processes that it started.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+)
+
+// config is the command line.
+type config struct {
+	path, out, work, disk, include, prebuilt string
+	standIn                                  string
+	rows                                     string
+	sizes, repetitions                       []int
+	budget                                   time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	failed, err := command(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpu suite:", err)
+	}
+	if failed || err != nil {
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string) (failed bool, err error) {
+	flags := flag.NewFlagSet("gpu", flag.ContinueOnError)
+	var c config
+	var sizes, repetitions, merge string
+	flags.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
+	flags.StringVar(&c.out, "out", "dist/gpu-test", "`directory` for the report and logs")
+	flags.StringVar(&c.work, "work", "", "`directory` for everything temporary (default: a new one below that of the system)")
+	flags.StringVar(&c.include, "include", "integration/standin/src/include", "cuda.h to use where no toolkit is installed")
+	flags.StringVar(&c.prebuilt, "prebuilt", "", "test programs to use where no compiler is installed")
+	flags.StringVar(&c.standIn, "stand-in", "", "rehearse with the stand-in libraries in this `directory`, without a GPU")
+	flags.StringVar(&c.rows, "rows", "all", "what to run: all, or some of rows, timing and `names` of rows, comma separated")
+	flags.StringVar(&sizes, "sizes", "2048,8192,32768", "device memory to time, in `MiB`, ascending")
+	flags.StringVar(&repetitions, "repetitions", "5,3,2", "how often to time each size")
+	flags.DurationVar(&c.budget, "budget", 8*time.Minute, "do not begin what would end later; timings that do not fit are left out, and the report says so")
+	flags.StringVar(&merge, "merge", "", "only write one report from several report.json (`files`, comma separated)")
+	if err := flags.Parse(args); err != nil {
+		return true, err
+	}
+	if merge != "" {
+		return false, mergeReports(strings.Split(merge, ","), c.out)
+	}
+	if c.sizes, err = numbers(sizes); err != nil {
+		return true, err
+	}
+	if c.repetitions, err = numbers(repetitions); err != nil {
+		return true, err
+	}
+	if len(c.sizes) != len(c.repetitions) {
+		return true, errors.New("-sizes and -repetitions need as many numbers each")
+	}
+	return run(ctx, c)
+}
+
+func numbers(list string) ([]int, error) {
+	var all []int
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("%q is no list of positive numbers", list)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// run runs the suite; failed says that a row failed.
+func run(ctx context.Context, c config) (failed bool, err error) {
+	if os.Getuid() != 0 {
+		return true, errors.New("it starts containers: run it as root")
+	}
+	s := &suite{config: c, deadline: time.Now().Add(c.budget)}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	if err := s.setup(ctx); err != nil {
+		return true, err
+	}
+	wanted := strings.Split(c.rows, ",")
+	want := func(what string) bool { return slices.Contains(wanted, "all") || slices.Contains(wanted, what) }
+	for _, r := range rows {
+		if want("rows") || want(r.name) {
+			s.row(ctx, r)
+		}
+	}
+	if want("timing") {
+		s.timeAll(ctx)
+	}
+	return s.run.Failed(), s.save()
+}
+
+// programPath is where programs are looked for.
+func (c *config) programPath() ([]string, error) {
+	if c.path != "" {
+		return filepath.SplitList(c.path), nil
+	}
+	installed, err := testbed.FindInstalled(".")
+	if err != nil {
+		return nil, err
+	}
+	return installed.Path(installed.Containerds()[0])
+}

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// markdown is the report for people.
+func (r Report) markdown(w io.Writer) {
+	fmt.Fprintln(w, "# Containers on a GPU: checkpoint and restore")
+	for i, run := range r.Runs {
+		if len(r.Runs) > 1 {
+			fmt.Fprintf(w, "\n# Run %d\n", i+1)
+		}
+		run.markdown(w)
+	}
+}
+
+func (r *Run) markdown(w io.Writer) {
+	if r.StandIn {
+		fmt.Fprintln(w, "\n**A rehearsal with the stand-in, not a GPU: it shows that the suite works, and nothing about any hardware.**")
+	}
+	r.Host.markdown(w, r.Started)
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "- %s\n", cell(note))
+	}
+	if len(r.Rows) > 0 {
+		fmt.Fprintln(w, "\n## What works\n\n| | result | took | |\n|---|---|---|---|")
+	}
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "| **%s**: %s | %s | %.1f s | %s |\n", row.Name, row.What, row.Result, row.Seconds, cell(row.Detail))
+	}
+	if len(r.Timings) > 0 {
+		r.timings(w)
+	}
+}
+
+func (h *Host) markdown(w io.Writer, started time.Time) {
+	fmt.Fprintf(w, "\n%s, hetGPU %s.\n\n", started.Format(time.DateTime), h.HetGPU)
+	for _, d := range h.Devices {
+		fmt.Fprintf(w, "- %s, %s, %d MiB, PCI %s\n", d.Model, d.UUID, d.MemoryBytes>>20, d.PCI)
+	}
+	fmt.Fprintf(w, "- driver %s, CUDA %d.%d; %s; kernel %s; cgroups %s\n", h.Driver, h.API/1000, h.API%1000/10, h.OS, h.Kernel, h.Cgroups)
+	fmt.Fprintf(w, "- %d x %s; %d GiB of memory; disk: %s\n", h.CPUs, h.CPU, h.Memory>>30, h.Disk)
+	fmt.Fprintf(w, "- containerd %s; %s; CRIU %s\n", h.Containerd, h.Runc, strings.TrimPrefix(h.CRIU, "Version: "))
+	fmt.Fprintf(w, "- first touch of memory %.1f GB/s; tmpfs write (8 files) %.1f GB/s; disk, O_DIRECT, write %.1f GB/s (4 files), read %.1f GB/s\n",
+		h.TouchRate, h.TmpfsRate, h.DiskWriteRate, h.DiskReadRate)
+}
+
+// timings explains and prints the comparison.
+func (r *Run) timings(w io.Writer) {
+	fmt.Fprintf(w, `
+## What the shim costs
+
+One process with so much device memory, full of numbers that nobody could compress. "Shim": what a client of containerd waits for, in its calls
+Pause, Checkpoint (into a directory; no archive is made) and Resume, and for a restore in Create and Start. "By hand": lock, checkpoint by the driver,
+"runc checkpoint --leave-running", restore and unlock by the driver, by a program that has the driver initialized beforehand, then fsync of the files, since the shim's
+snapshot is on disk, with digests, when it returns; for a restore "runc restore", then restore and unlock by the driver. Both in turns, in the same directories, the memory
+touched beforehand. Medians in seconds; the target is at most %.1f s more than by hand.
+
+| device memory, snapshot in | | n | shim | by hand | difference | target |
+|---|---|---|---|---|---|---|
+`, maxExcess)
+	for _, t := range r.Timings {
+		t.row(w, "checkpoint", t.Checkpoint)
+		t.row(w, "restore", t.Restore)
+	}
+	fmt.Fprintln(w, "\n### Phases, medians in seconds\n\nThe shim's phases overlap in part.\n\n| | | phases |\n|---|---|---|")
+	for _, t := range r.Timings {
+		for _, by := range []struct {
+			name    string
+			samples []Sample
+		}{{"shim", t.Shim}, {"by hand", t.Hand}} {
+			fmt.Fprintf(w, "| %s, %s | checkpoint | %s |\n", t.Name(), by.name, phaseList(by.samples, func(s Sample) phases { return s.CheckpointPhases }))
+			fmt.Fprintf(w, "| %s, %s | restore | %s |\n", t.Name(), by.name, phaseList(by.samples, func(s Sample) phases { return s.RestorePhases }))
+		}
+	}
+	fmt.Fprintln(w)
+	for _, t := range r.Timings {
+		if t.LeftOut > 0 {
+			fmt.Fprintf(w, "- %s: %d repetitions left out for lack of time\n", t.Name(), t.LeftOut)
+		}
+		for _, e := range t.Errors {
+			fmt.Fprintf(w, "- %s: **failed**: %s\n", t.Name(), cell(e))
+		}
+	}
+}
+
+func (t *Timing) row(w io.Writer, what string, c Comparison) {
+	n := min(len(t.Shim), len(t.Hand))
+	if n == 0 {
+		fmt.Fprintf(w, "| %s | %s | 0 | | | | not measured |\n", t.Name(), what)
+		return
+	}
+	verdict := "missed"
+	if c.Met {
+		verdict = "met"
+	}
+	fmt.Fprintf(w, "| %s | %s | %d | %.2f | %.2f | %+.2f | %s |\n", t.Name(), what, n, c.Shim, c.Hand, c.Excess, verdict)
+}
+
+// phaseList has the median of each phase, in the order of the first sample.
+func phaseList(samples []Sample, of func(Sample) phases) string {
+	var names []string
+	all := map[string][]Sample{}
+	for _, s := range samples {
+		for _, p := range of(s) {
+			if all[p.Name] == nil {
+				names = append(names, p.Name)
+			}
+			all[p.Name] = append(all[p.Name], Sample{Checkpoint: p.Seconds})
+		}
+	}
+	var list []string
+	for _, name := range names {
+		list = append(list, fmt.Sprintf("%s %.3f", name, median(all[name], func(s Sample) float64 { return s.Checkpoint })))
+	}
+	return strings.Join(list, ", ")
+}
+
+// cell makes a text fit a table.
+func cell(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 600 {
+		text = string(runes[:600]) + " ..."
+	}
+	return strings.ReplaceAll(text, "|", "\\|")
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSchedule(t *testing.T) {
+	small, large, disk := series{mib: 1, repetitions: 3}, series{mib: 2, repetitions: 2}, series{mib: 1, disk: true, repetitions: 1}
+	got := schedule([]series{small, large, disk})
+	if want := []series{small, small, large, disk, large, small}; !slices.Equal(got, want) {
+		t.Errorf("the order is %v, not %v", got, want)
+	}
+}
+
+func sample(by string, checkpoint, restore float64) Sample {
+	return Sample{By: by, Checkpoint: checkpoint, Restore: restore, CheckpointPhases: phases{{Name: "dump", Seconds: checkpoint}}}
+}
+
+func TestReport(t *testing.T) {
+	var run Run
+	run.begin(true)
+	run.Rows = []Row{
+		{Name: "one", What: "a thing", Result: Passed, Seconds: 1.25, Detail: "a | b\nc"},
+		{Name: "two", What: "another", Result: Skipped},
+	}
+	timing := run.timing(series{mib: 2048})
+	timing.Shim = []Sample{sample("shim", 2, 1), sample("shim", 3, 1), sample("shim", 9, 1)}
+	timing.Hand = []Sample{sample("hand", 2.8, 0.5), sample("hand", 2.8, 0.5)}
+	run.timing(series{mib: 2048, disk: true}).LeftOut = 2
+
+	dir := t.TempDir()
+	if err := (Report{Runs: []Run{run}}).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "report.json")
+	if err := mergeReports([]string{file, file}, filepath.Join(dir, "merged")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "merged", "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# Run 2", "not a GPU",
+		"| **one**: a thing | pass | 1.2 s | a \\| b c |",
+		"| **two**: another | not run |",
+		"| 2 GiB, memory | checkpoint | 2 | 3.00 | 2.80 | +0.20 | met |",
+		"| 2 GiB, memory | restore | 2 | 1.00 | 0.50 | +0.50 | missed |",
+		"| 2 GiB, disk | checkpoint | 0 | | | | not measured |",
+		"| 2 GiB, memory, shim | checkpoint | dump 3.000 |",
+		"- 2 GiB, disk: 2 repetitions left out",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
+		}
+	}
+	if run.Failed() {
+		t.Error("a row that was not run, or a target that was missed, made the run fail")
+	}
+	run.Rows[1].Result = Failed
+	if !run.Failed() {
+		t.Error("a failed row is no failure")
+	}
+}
+
+func TestPhaseLine(t *testing.T) {
+	log := `time="2026-11-21T10:56:23.9Z" level=debug msg="GPU restore took 1.9s" phase=restore pid=5549 runtime=io.hetgpu.v2
+time="2026-11-21T10:56:25.4Z" level=debug msg="phase ended" error="<nil>" phase=gpu-resume runtime=io.hetgpu.v2 seconds=3.448020746
+time="2026-11-21T10:56:25.4Z" level=debug msg="phase ended" error="<nil>" id=a phase=thaw runtime=io.hetgpu.v2 seconds=4.1e-05
+`
+	var got []string
+	for _, m := range phaseLine.FindAllStringSubmatch(log, -1) {
+		got = append(got, m[1]+" "+m[2])
+	}
+	if want := []string{"gpu-resume 3.448020746", "thaw 4.1e-05"}; !slices.Equal(got, want) {
+		t.Errorf("phases are %v, not %v", got, want)
+	}
+}

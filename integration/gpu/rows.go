@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// rows are the lines of the report, in the order in which they run.
+var rows = []row{
+	{name: "single process", what: "checkpoint, leave running; then restored under another ID, beside the original", test: single},
+	{name: "four processes", what: "four CUDA processes in one container, restored beside the originals", test: fourProcesses},
+	{name: "exit", what: "a checkpoint that ends the container, restored under the same ID", test: exit},
+	{name: "ctr", what: "`ctr container checkpoint --task --image --rw`, `ctr container restore --live --rw`", test: ctr},
+	{name: "pause", what: "`task pause` stops the GPU's work, resume lets it go on", test: pause},
+	{name: "managed memory", what: "refused, and the container goes on", test: managed},
+	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", test: legacyIPC},
+	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
+	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", timeout: 2 * time.Minute, test: helperKilled},
+	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
+	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", timeout: 4 * time.Minute, test: pyTorch},
+}
+
+// rowMiB is the device memory of each process in a row.
+const rowMiB = 256
+
+// memory is a size for gpuload, smaller where the GPU's memory is a file.
+func (t *test) memory(mib int) string {
+	if t.gpu.machine != nil {
+		mib /= 32
+	}
+	return strconv.Itoa(mib)
+}
+
+func single(ctx context.Context, t *test) (string, error) { return saveBeside(ctx, t, 1) }
+
+func fourProcesses(ctx context.Context, t *test) (string, error) { return saveBeside(ctx, t, 4) }
+
+// saveBeside saves a container, which goes on, and restores it beside itself.
+func saveBeside(ctx context.Context, t *test, ranks int) (string, error) {
+	l, err := t.start(ctx, ranks, "-b", t.memory(rowMiB))
+	if err != nil {
+		return "", err
+	}
+	before, dir := l.last(), t.directory("snapshot")
+	saved, err := l.Checkpoint(ctx, dir, false)
+	if err != nil {
+		return "", err
+	}
+	if err := l.more(ctx, warmup); err != nil {
+		return "", fmt.Errorf("the original after the checkpoint: %w", err)
+	}
+	if err := t.inspect(ctx, dir, ranks); err != nil {
+		return "", err
+	}
+	copied, took, err := t.restored(ctx, l, dir, 0)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(copied.wentOn(before, false), l.more(ctx, warmup), copied.more(ctx, warmup)); err != nil {
+		return "", err
+	}
+	return times(saved, took), nil
+}
+
+func times(saved rig.Saved, took rig.Restored) string {
+	return fmt.Sprintf("checkpoint %s, restore %s", seconds(saved.Total()), seconds(took.Create+took.Start))
+}
+
+// inspect has our own program verify a snapshot.
+func (t *test) inspect(ctx context.Context, dir string, ranks int) error {
+	out, err := t.d.Exec(ctx, "hetgpu", "inspect", "--json", dir)
+	if err != nil {
+		return err
+	}
+	m, err := snapshot.ReadManifest(dir)
+	if err != nil {
+		return err
+	}
+	if m.Engine != "driver" || len(m.Processes) != ranks {
+		return fmt.Errorf("the manifest has engine %q and %d processes, not %d\n%s", m.Engine, len(m.Processes), ranks, out)
+	}
+	return nil
+}
+
+// exit ends a container with its checkpoint; what runs then under its ID goes
+// on with the very next tick.
+func exit(ctx context.Context, t *test) (string, error) {
+	l, err := t.start(ctx, 1, "-b", t.memory(rowMiB))
+	if err != nil {
+		return "", err
+	}
+	dir := t.directory("snapshot")
+	saved, err := l.Checkpoint(ctx, dir, true)
+	if err != nil {
+		return "", err
+	}
+	if _, err := l.WaitExit(ctx); err != nil {
+		return "", err
+	}
+	if err := l.DeleteTask(ctx); err != nil {
+		return "", err
+	}
+	if err := l.check(); err != nil {
+		return "", err
+	}
+	last := l.last()
+	took, err := l.Restore(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(l.more(ctx, warmup), l.wentOn(last, true)); err != nil {
+		return "", err
+	}
+	return times(saved, took), nil
+}
+
+// managed and legacyIPC: what the driver can't save.
+func managed(ctx context.Context, t *test) (string, error) {
+	return refused(ctx, t, 1, "-m", "-b", "64")
+}
+
+func legacyIPC(ctx context.Context, t *test) (string, error) {
+	return refused(ctx, t, 2, "-s", "-b", "64")
+}
+
+// refused expects a checkpoint to be refused, and nothing to have happened.
+func refused(ctx context.Context, t *test, ranks int, args ...string) (string, error) {
+	l, err := t.start(ctx, ranks, args...)
+	if err != nil {
+		return "", err
+	}
+	dir := t.directory("snapshot")
+	start := time.Now()
+	_, refusal := l.Checkpoint(ctx, dir, false)
+	took := time.Since(start)
+	if refusal == nil {
+		return "", errors.New("the checkpoint succeeded; a restore would fail or lose data")
+	}
+	if err := errors.Join(l.more(ctx, warmup), leftNothing(dir)); err != nil {
+		return "", fmt.Errorf("after the refusal (%w): %w", refusal, err)
+	}
+	return fmt.Sprintf("after %s: %v", seconds(took), refusal), nil
+}
+
+// leftNothing tells whether a checkpoint that failed left files.
+func leftNothing(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		err = errors.Join(err, fmt.Errorf("%s is left in the snapshot's directory", e.Name()))
+	}
+	return err
+}
+
+// anotherGPU needs two of the same model.
+func anotherGPU(ctx context.Context, t *test) (string, error) {
+	devices := t.gpu.Devices
+	if len(devices) < 2 || devices[0].Model != devices[1].Model {
+		return "", skipError(fmt.Sprintf("this machine has %d GPU(s), and it takes two of the same model", len(devices)))
+	}
+	l, err := t.start(ctx, 1, "-b", t.memory(rowMiB))
+	if err != nil {
+		return "", err
+	}
+	dir := t.directory("snapshot")
+	saved, err := l.Checkpoint(ctx, dir, true)
+	if err != nil {
+		return "", err
+	}
+	if _, err := l.WaitExit(ctx); err != nil {
+		return "", err
+	}
+	if err := l.check(); err != nil {
+		return "", err
+	}
+	other, took, err := t.restored(ctx, l, dir, 1)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s to %s, %s", devices[0].UUID, devices[1].UUID, times(saved, took)), other.wentOn(l.last(), true)
+}
+
+// ctr does what a person does.
+func ctr(ctx context.Context, t *test) (string, error) {
+	l, err := t.start(ctx, 1, "-b", t.memory(rowMiB))
+	if err != nil {
+		return "", err
+	}
+	before, ref, id := l.last(), "hetgpu.test/snapshot:1", t.id("ctr")
+	start := time.Now()
+	if _, err := t.d.Ctr(ctx, "container", "checkpoint", "--task", "--image", "--rw", l.ID, ref); err != nil {
+		return "", err
+	}
+	saved := time.Since(start)
+	if err := l.more(ctx, warmup); err != nil {
+		return "", fmt.Errorf("the original after the checkpoint: %w", err)
+	}
+	t.cleanup(func(ctx context.Context) error { return t.removeContainer(ctx, id) })
+	start = time.Now()
+	if _, err := t.d.Ctr(ctx, "container", "restore", "--live", "--rw", id, ref); err != nil {
+		return "", err
+	}
+	restored := time.Since(start)
+	copied, err := t.attach(ctx, id, l)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(copied.more(ctx, warmup), copied.wentOn(before, false)); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("checkpoint with its archive %s, restore %s", seconds(saved), seconds(restored)), nil
+}
+
+// attach reads what a container writes that ctr restored and left.
+func (t *test) attach(ctx context.Context, id string, of *load) (*load, error) {
+	cmd, err := t.d.Command(ctx, "ctr", t.d.CtrArgs("task", "attach", id)...)
+	if err != nil {
+		return nil, err
+	}
+	l := &load{Container: &rig.Container{ID: id, Out: rig.NewOutput(), Err: rig.NewOutput()}, ranks: of.ranks, book: of.book}
+	cmd.Stdout, cmd.Stderr = l.Out, l.Err
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	t.cleanup(func(context.Context) error {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		return nil
+	})
+	return l, nil
+}
+
+// removeContainer removes a container that ctr made.
+func (t *test) removeContainer(ctx context.Context, id string) error {
+	ctx = t.d.Context(ctx)
+	c, err := t.d.Client.LoadContainer(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if task, taskErr := c.Task(ctx, nil); taskErr == nil {
+		_, err = task.Delete(ctx, containerd.WithProcessKill)
+	}
+	return errors.Join(err, c.Delete(ctx, containerd.WithSnapshotCleanup))
+}

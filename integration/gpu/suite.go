@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+)
+
+const (
+	runtimeName = "io.hetgpu.v2"
+	// rowTimeout bounds a row that names no other.
+	rowTimeout = 90 * time.Second
+	// logTail is how much of containerd's log is kept.
+	logTail = 4 << 20
+)
+
+// suite is one run.
+type suite struct {
+	config
+	deadline time.Time
+	run      Run
+
+	gpu   *gpuHost
+	d     *testbed.Daemon
+	image containerd.Image
+	ck    *checkpointer
+	// programs has the compiled test programs, ram is a tmpfs.
+	programs, ram string
+	lastID        int
+}
+
+// row is one line of the report.
+type row struct {
+	name string
+	// what it proves, for the report.
+	what    string
+	timeout time.Duration
+	test    func(ctx context.Context, t *test) (detail string, err error)
+}
+
+// test is a row under way. What it defers is done when the row has ended,
+// whatever became of it, last first.
+type test struct {
+	*suite
+	cleanups []func(context.Context) error
+}
+
+func (t *test) cleanup(f func(context.Context) error) { t.cleanups = append(t.cleanups, f) }
+
+// skipError is why a row could not be run here.
+type skipError string
+
+func (e skipError) Error() string { return string(e) }
+
+func (s *suite) setup(ctx context.Context) (err error) {
+	s.run.begin(s.standIn != "")
+	if s.out, err = filepath.Abs(s.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.out, 0o755); err != nil {
+		return err
+	}
+	path, err := s.programPath()
+	if err != nil {
+		return err
+	}
+	if s.work, err = os.MkdirTemp(s.work, "hgpu"); err != nil {
+		return err
+	}
+	s.ram, s.programs, s.disk = filepath.Join(s.work, "ram"), filepath.Join(s.work, "programs"), filepath.Join(s.work, "disk")
+	for _, dir := range []string{s.ram, s.programs, s.disk} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("hetgpu", s.ram, "tmpfs", 0, "size=90%"); err != nil {
+		return fmt.Errorf("mount a tmpfs: %w", err)
+	}
+	if s.gpu, err = s.findGPU(ctx, path); err != nil {
+		return err
+	}
+	if err := s.compile(ctx); err != nil {
+		return err
+	}
+	if err := s.startDaemon(ctx, path); err != nil {
+		return err
+	}
+	if s.ck, err = s.startCheckpointer(ctx); err != nil {
+		return err
+	}
+	s.run.Host, err = s.describeHost(ctx)
+	return errors.Join(err, s.save())
+}
+
+func (s *suite) startDaemon(ctx context.Context, path []string) error {
+	conf := filepath.Join(s.work, "config.toml")
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\n", filepath.Join(s.out, "failures"), filepath.Join(s.work, "state"))
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return err
+	}
+	var err error
+	if s.d, err = testbed.Start(ctx, testbed.Config{Path: path, Env: append(s.gpu.hostEnv, "HETGPU_CONFIG="+conf)}); err != nil {
+		return err
+	}
+	busybox, err := s.d.Lookup("busybox")
+	if err != nil {
+		return err
+	}
+	s.image, err = s.d.Import(ctx, testbed.Image{Name: testbed.ImageName, Busybox: busybox})
+	return err
+}
+
+// close ends what setup began.
+func (s *suite) close(ctx context.Context) error {
+	var errs []error
+	if s.ck != nil {
+		s.ck.stop()
+	}
+	if s.d != nil {
+		errs = append(errs, s.keepLog(), s.d.Stop(ctx))
+	}
+	if s.work != "" && s.ram != "" {
+		errs = append(errs, unix.Unmount(s.ram, unix.MNT_DETACH), os.RemoveAll(s.work))
+	}
+	return errors.Join(errs...)
+}
+
+// keepLog copies the end of containerd's log, which has the shims' too.
+func (s *suite) keepLog() error {
+	in, err := os.Open(s.d.LogPath())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if st, err := in.Stat(); err == nil && st.Size() > logTail {
+		if _, err := in.Seek(-logTail, io.SeekEnd); err != nil {
+			return err
+		}
+	}
+	out, err := os.OpenFile(filepath.Join(s.out, "containerd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// row runs one row and writes the report.
+func (s *suite) row(ctx context.Context, r row) {
+	if r.timeout == 0 {
+		r.timeout = rowTimeout
+	}
+	result := Row{Name: r.name, What: r.what}
+	start := time.Now()
+	var err error
+	if time.Until(s.deadline) <= 0 {
+		err = skipError("the time budget was used up")
+	} else {
+		result.Detail, err = s.attempt(ctx, r)
+	}
+	result.Seconds = time.Since(start).Seconds()
+	var skip skipError
+	switch {
+	case errors.As(err, &skip):
+		result.Result, result.Detail = Skipped, skip.Error()
+	case err != nil:
+		result.Result, result.Detail = Failed, err.Error()
+	default:
+		result.Result = Passed
+	}
+	s.run.Rows = append(s.run.Rows, result)
+	s.say("%s: %s (%.1f s) %s", r.name, result.Result, result.Seconds, result.Detail)
+	if err := s.save(); err != nil {
+		s.say("write the report: %v", err)
+	}
+}
+
+// attempt runs a test and what it has to clean up.
+func (s *suite) attempt(ctx context.Context, r row) (detail string, err error) {
+	t := &test{suite: s}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+		for _, cleanup := range slices.Backward(t.cleanups) {
+			if cleanErr := cleanup(context.WithoutCancel(ctx)); cleanErr != nil {
+				err = errors.Join(err, fmt.Errorf("clean up: %w", cleanErr))
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("the row took longer than %s", r.timeout))
+	defer cancel()
+	return r.test(ctx, t)
+}
+
+func (s *suite) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", time.Since(s.run.Started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (s *suite) save() error { return Report{Runs: []Run{s.run}}.Write(s.out) }
+
+// id returns a new identifier for a container.
+func (s *suite) id(what string) string {
+	s.lastID++
+	return fmt.Sprintf("%s-%d", what, s.lastID)
+}
+
+// directory returns a new directory in memory, which a cleanup removes.
+func (t *test) directory(what string) string {
+	dir := filepath.Join(t.ram, t.id(what))
+	t.cleanup(func(context.Context) error { return os.RemoveAll(dir) })
+	return dir
+}

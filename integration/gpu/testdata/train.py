@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a small network and prints every loss to the last bit.
+
+    train.py STEPS [plain]
+
+"plain" trains in Python alone, for machines without PyTorch: the rehearsal of
+the suite uses it. Each step prints "step N loss HEX", the last line is "done".
+"""
+
+import sys
+import time
+
+PAUSE = 0.1  # seconds between steps, so that a checkpoint falls between two
+
+
+def torch_losses():
+    import torch
+
+    torch.manual_seed(7)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = torch.device("cuda")
+    layers = []
+    for _ in range(12):
+        layers += [torch.nn.Linear(2048, 2048), torch.nn.GELU()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(2048, 16)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    # The batches come from the device's own generator: its state, too, has to
+    # be in the snapshot.
+    target = torch.nn.Linear(2048, 16).to(device)
+    while True:
+        x = torch.randn(256, 2048, device=device)
+        with torch.no_grad():
+            y = target(x)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+
+
+def plain_losses():
+    import random
+
+    rng = random.Random(7)
+    weights = [0.0] * 256
+    target = [rng.random() for _ in weights]
+    while True:
+        x = [rng.gauss(0, 1) for _ in weights]
+        error = sum(a * (w - t) for a, w, t in zip(x, weights, target))
+        weights = [w - 0.002 * error * a for w, a in zip(weights, x)]
+        yield error * error
+
+
+def main():
+    steps = int(sys.argv[1])
+    losses = plain_losses() if sys.argv[2:] == ["plain"] else torch_losses()
+    for n in range(1, steps + 1):
+        print("step", n, "loss", next(losses).hex(), flush=True)
+        time.sleep(PAUSE)
+    print("done", flush=True)
+    # The suite ends the container, so that its output is read to the end.
+    while True:
+        time.sleep(60)
+
+
+main()

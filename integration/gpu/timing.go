@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+const (
+	// pairTimeout bounds one checkpoint and restore by the shim and one by hand.
+	pairTimeout = 6 * time.Minute
+	// firstPair is the guess of how long the first pair takes, before there is
+	// anything to tell it from: a start, and for each GiB twice what the driver
+	// and CRIU need (facts/measured.md).
+	firstPairFixed, firstPairPerGiB = 12.0, 5.0
+)
+
+// series is what is timed: a size, where the snapshot goes, and how often.
+type series struct {
+	mib         int
+	disk        bool
+	repetitions int
+}
+
+// timeAll times the shim and the hand in turns. It takes one repetition of
+// every series before the next of any, the small ones first, so that a run
+// that has to stop early has something of each.
+func (s *suite) timeAll(ctx context.Context) {
+	var all []series
+	for i, mib := range s.sizes {
+		all = append(all, series{mib: mib, repetitions: s.repetitions[i]})
+	}
+	all = append(all, series{mib: s.sizes[0], disk: true, repetitions: s.repetitions[0]})
+	for _, round := range schedule(all) {
+		s.timePair(ctx, round)
+	}
+	s.run.judge()
+	if err := s.save(); err != nil {
+		s.say("write the report: %v", err)
+	}
+}
+
+// schedule orders the repetitions: first half of each series (at least one),
+// then what is left, the large ones first.
+func schedule(all []series) []series {
+	var first, rest []series
+	for _, one := range all {
+		for i := range one.repetitions {
+			if i < (one.repetitions+1)/2 {
+				first = append(first, one)
+			} else {
+				rest = append([]series{one}, rest...)
+			}
+		}
+	}
+	return append(first, rest...)
+}
+
+// timePair takes one repetition by the shim and one by hand; which of them is
+// first changes each time.
+func (s *suite) timePair(ctx context.Context, one series) {
+	timing := s.run.timing(one)
+	if need := s.expect(one); time.Now().Add(need).After(s.deadline) {
+		s.say("%s: left out, it would take %s", timing.Name(), need.Round(time.Second))
+		timing.LeftOut++
+		return
+	}
+	methods := []func(context.Context, *test, series) (Sample, error){timeShim, timeHand}
+	into := []*[]Sample{&timing.Shim, &timing.Hand}
+	first := len(timing.Shim) % 2
+	start := time.Now()
+	for i := range methods {
+		which := (i + first) % len(methods)
+		var sample Sample
+		_, err := s.attempt(ctx, row{timeout: pairTimeout, test: func(ctx context.Context, t *test) (string, error) {
+			var err error
+			sample, err = methods[which](ctx, t, one)
+			return "", err
+		}})
+		if err != nil {
+			timing.Errors = append(timing.Errors, err.Error())
+			s.say("%s: %v", timing.Name(), err)
+			break
+		}
+		*into[which] = append(*into[which], sample)
+		s.say("%s %s: checkpoint %.2f s, restore %.2f s", timing.Name(), sample.By, sample.Checkpoint, sample.Restore)
+	}
+	timing.pair = max(timing.pair, time.Since(start))
+	if err := s.save(); err != nil {
+		s.say("write the report: %v", err)
+	}
+}
+
+// expect is how long a pair will take, by the ones that were timed.
+func (s *suite) expect(one series) time.Duration {
+	if t := s.run.timing(one); t.pair > 0 {
+		return t.pair
+	}
+	gib := float64(one.mib) / 1024
+	guess := time.Duration((firstPairFixed + firstPairPerGiB*gib) * float64(time.Second))
+	for _, t := range s.run.Timings {
+		if t.pair > 0 {
+			// A larger one takes no more than in proportion.
+			guess = min(guess, time.Duration(float64(t.pair)*max(1, float64(one.mib)/float64(t.MiB))))
+		}
+	}
+	return guess
+}
+
+// place returns a directory for a snapshot that is not there yet.
+func (t *test) place(one series) string {
+	if !one.disk {
+		return t.directory("timing")
+	}
+	dir := filepath.Join(t.disk, t.id("timing"))
+	t.cleanup(func(context.Context) error { return os.RemoveAll(dir) })
+	return dir
+}
+
+// timeShim times a checkpoint that leaves the container running, and a restore
+// of the same container.
+func timeShim(ctx context.Context, t *test, one series) (Sample, error) {
+	sample := Sample{By: "shim"}
+	l, err := t.start(ctx, 1, "-b", strconv.Itoa(one.mib))
+	if err != nil {
+		return sample, err
+	}
+	dir := t.place(one)
+	sample.Warm = warm(ctx, 2*one.mib+one.mib/5)
+	saved, err := l.Checkpoint(ctx, dir, false)
+	if err != nil {
+		return sample, err
+	}
+	sample.Checkpoint = saved.Total().Seconds()
+	sample.CheckpointPhases.add("pause", saved.Pause.Seconds())
+	m, err := snapshot.ReadManifest(dir)
+	if err != nil {
+		return sample, err
+	}
+	sample.CheckpointPhases = append(sample.CheckpointPhases, m.Phases...)
+	sample.CheckpointPhases.add("resume", saved.Resume.Seconds())
+	sample.Bytes = sizeOf(dir)
+	last := l.last()
+	if err := errors.Join(l.more(ctx, 1), l.Kill(ctx)); err != nil {
+		return sample, err
+	}
+	warm(ctx, one.mib+one.mib/5)
+	offset := t.logSize()
+	took, err := l.Restore(ctx, dir)
+	if err != nil {
+		return sample, err
+	}
+	sample.Restore = (took.Create + took.Start).Seconds()
+	if sample.RestorePhases, err = t.loggedPhases(offset); err != nil {
+		return sample, err
+	}
+	sample.RestorePhases = append(phases{{Name: "create", Seconds: took.Create.Seconds()}, {Name: "start", Seconds: took.Start.Seconds()}}, sample.RestorePhases...)
+	return sample, errors.Join(l.more(ctx, 1), atLeast(l, last))
+}
+
+// timeHand does the same by hand.
+func timeHand(ctx context.Context, t *test, one series) (Sample, error) {
+	sample := Sample{By: "hand"}
+	h, err := t.startByHand(ctx, "-b", strconv.Itoa(one.mib))
+	if err != nil {
+		return sample, err
+	}
+	dir := t.place(one)
+	sample.Warm = warm(ctx, 2*one.mib+one.mib/5)
+	if sample.CheckpointPhases, err = h.save(ctx, dir); err != nil {
+		return sample, err
+	}
+	sample.Checkpoint, sample.Bytes = sample.CheckpointPhases.total(), sizeOf(dir)
+	last := h.last()
+	if err := errors.Join(h.more(ctx, 1), h.end(ctx)); err != nil {
+		return sample, err
+	}
+	warm(ctx, one.mib+one.mib/5)
+	if sample.RestorePhases, err = h.restore(ctx, dir); err != nil {
+		return sample, err
+	}
+	sample.Restore = sample.RestorePhases.total()
+	return sample, errors.Join(h.more(ctx, 1), atLeast(h.load, last))
+}
+
+// atLeast makes sure that what was restored is not a program that began anew.
+func atLeast(l *load, last map[int]uint64) error {
+	ranks, err := parse(l.Out.Lines())
+	if err != nil {
+		return err
+	}
+	for rank := range l.ranks {
+		// The last tick that was seen may have been printed after the dump.
+		if first := ranks[rank][0].n; first <= warmup || first > last[rank]+1 {
+			return fmt.Errorf("the restored program began with tick %d, and the saved one had come to %d", first, last[rank])
+		}
+	}
+	return nil
+}

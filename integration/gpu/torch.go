@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
+)
+
+const (
+	trainSteps = 60
+	// saveAfter is the step after which the training is saved.
+	saveAfter = 12
+)
+
+// python is the host's Python with PyTorch.
+type python struct {
+	Executable string   `json:"executable"`
+	Paths      []string `json:"paths"`
+	Torch      bool     `json:"torch"`
+}
+
+// findPython asks the python3 of this host what it consists of.
+func findPython(ctx context.Context) (*python, error) {
+	program, err := exec.LookPath("python3")
+	if err != nil {
+		return nil, skipError("there is no python3")
+	}
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "-c", `
+import importlib.util, json, sys
+print(json.dumps({"executable": sys.executable, "torch": importlib.util.find_spec("torch") is not None,
+                  "paths": [sys.prefix, sys.base_prefix] + [p for p in sys.path if p]}))`).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask python3 where it is: %w", err)
+	}
+	p := &python{}
+	return p, json.Unmarshal(out, p)
+}
+
+// mounts makes Python visible in a container, where it is on the host.
+func (p *python) mounts() ([]specs.Mount, error) {
+	// What every container of the suite has already.
+	have := []specs.Mount{{Destination: "/usr"}, {Destination: "/lib"}, {Destination: "/lib64"}}
+	mounts := have
+	for _, dir := range p.Paths {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			continue
+		}
+		var err error
+		if mounts, err = addMount(mounts, dir, dir); err != nil {
+			return nil, err
+		}
+	}
+	return mounts[len(have):], nil
+}
+
+// pyTorch trains twice side by side, and saves and restores one of them.
+func pyTorch(ctx context.Context, t *test) (string, error) {
+	p, err := findPython(ctx)
+	if err != nil {
+		return "", err
+	}
+	args := []string{p.Executable, "/gpu/train.py", fmt.Sprint(trainSteps)}
+	what := "PyTorch"
+	if !p.Torch && t.gpu.machine == nil {
+		return "", skipError("python3 has no torch")
+	}
+	if t.gpu.machine != nil {
+		args, what = append(args, "plain"), "plain Python, no GPU"
+	}
+	whole, err := t.train(ctx, p, args)
+	if err != nil {
+		return "", err
+	}
+	cut, err := t.train(ctx, p, args)
+	if err != nil {
+		return "", err
+	}
+	if err := waitForLine(ctx, cut, fmt.Sprintf("step %d ", saveAfter)); err != nil {
+		return "", err
+	}
+	dir := t.directory("training")
+	saved, err := cut.Checkpoint(ctx, dir, true)
+	if err != nil {
+		return "", err
+	}
+	if _, err := cut.WaitExit(ctx); err != nil {
+		return "", err
+	}
+	first := cut.Out.Lines()
+	rest, err := t.newTraining(ctx, p, args)
+	if err != nil {
+		return "", err
+	}
+	took, err := rest.Restore(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range []*rig.Container{rest, whole} {
+		if err := waitForLine(ctx, c, "done"); err != nil {
+			return "", err
+		}
+	}
+	if got, want := slices.Concat(first, rest.Out.Lines()), whole.Out.Lines(); !slices.Equal(got, want) {
+		return "", fmt.Errorf("the losses differ:\nrestored after step %d: %s\nuninterrupted: %s", len(first), strings.Join(got, "; "), strings.Join(want, "; "))
+	}
+	return fmt.Sprintf("%s, %d losses equal to the last bit, restored after step %d; %s, snapshot %d MiB",
+		what, trainSteps, len(first), times(saved, took), sizeOf(dir)>>20), nil
+}
+
+// train starts a training.
+func (t *test) train(ctx context.Context, p *python, args []string) (*rig.Container, error) {
+	c, err := t.newTraining(ctx, p, args)
+	if err != nil {
+		return nil, err
+	}
+	return c, errors.Join(c.NewTask(ctx, ""), c.Start(ctx))
+}
+
+func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.Container, error) {
+	opts, err := t.container(0)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := p.mounts()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, oci.WithMounts(mounts), oci.WithEnv([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}))
+	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
+	if err == nil {
+		t.cleanup(c.Remove)
+	}
+	return c, err
+}
+
+// waitForLine waits for a line that begins with the text.
+func waitForLine(ctx context.Context, c *rig.Container, text string) error {
+	return c.Wait(ctx, strconv.Quote(text), func(lines []string) (bool, error) {
+		return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, text) }), nil
+	})
+}
+
+// sizeOf is the size of all files of a directory.
+func sizeOf(dir string) int64 {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for _, f := range files {
+		if st, err := os.Stat(f); err == nil {
+			sum += st.Size()
+		}
+	}
+	return sum
+}
