@@ -69,7 +69,7 @@ func TestDoctor(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "inventory.img"), nil, 0o600); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("inspect/testdata/criu")); err != nil {
 		t.Fatal(err)
 	}
 	out, err := run(t, "inspect", dir)

@@ -77,6 +77,21 @@ func readManifest(dir string) (_ []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, MaxManifestSize+1))
 }
 
+// ReadSmall reads one file of a snapshot, which has to be a regular file of at
+// most so many bytes. It compares nothing with the manifest.
+func ReadSmall(dir, name string, most int64) (_ []byte, err error) {
+	f, _, err := openRegular(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", filepath.Join(dir, name), most)
+	}
+	return data, err
+}
+
 // compare checks names, kinds and sizes.
 func (s *Snapshot) compare() error {
 	entries, err := os.ReadDir(s.Dir)

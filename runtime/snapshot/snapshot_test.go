@@ -400,3 +400,21 @@ func TestRemoveWhatWasMissing(t *testing.T) {
 		t.Fatalf("left %v", got)
 	}
 }
+
+func TestReadSmall(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "core-1.img"), []byte("12345"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadSmall(dir, "core-1.img", 5); err != nil || string(data) != "12345" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if err := os.Symlink("core-1.img", filepath.Join(dir, "core-2.img")); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"core-1.img": "more than 4 bytes", "core-2.img": "too many levels", "core-3.img": "no such file", ".": "no regular file"} {
+		if _, err := ReadSmall(dir, name, 4); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, want %q", name, err, text)
+		}
+	}
+}

@@ -17,7 +17,8 @@ const inventoryName = "inventory.img"
 
 func directory(ctx context.Context, dir string, opts Options) (*Report, error) {
 	r := newReport(KindDirectory, dir)
-	names, err := r.list(dir)
+	var processes saved
+	names, err := r.list(dir, &processes)
 	if err != nil {
 		return nil, err
 	}
@@ -26,16 +27,20 @@ func directory(ctx context.Context, dir string, opts Options) (*Report, error) {
 	case errors.Is(err, snapshot.ErrNoManifest) && !names[inventoryName]:
 		return nil, fmt.Errorf("%w: %s has neither %s nor %s", ErrNoSnapshot, dir, snapshot.ManifestName, inventoryName)
 	case errors.Is(err, snapshot.ErrNoManifest):
-		return r, nil
 	case err != nil:
 		r.problem(err)
-		return r, nil
+	default:
+		if err := r.verifyDirectory(ctx, dir, opts); err != nil {
+			return nil, err
+		}
 	}
-	return r, r.verifyDirectory(ctx, dir, opts)
+	r.setProcesses(&processes)
+	return r, nil
 }
 
-// list counts what is in the directory and returns the names.
-func (r *Report) list(dir string) (map[string]bool, error) {
+// list counts what is in the directory, reads the images of processes, and
+// returns the names.
+func (r *Report) list(dir string, processes *saved) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -54,7 +59,11 @@ func (r *Report) list(dir string) (map[string]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Content.count(e.Name(), info.Size())
+		r.Content.count(info.Size())
+		if isSaved(e.Name()) {
+			data, err := snapshot.ReadSmall(dir, e.Name(), maxImage)
+			processes.add(e.Name(), data, err)
+		}
 	}
 	return names, nil
 }

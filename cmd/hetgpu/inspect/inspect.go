@@ -49,8 +49,11 @@ type Report struct {
 	// Manifest is null in a snapshot of the stock shim, and where it can't be
 	// read.
 	Manifest *snapshot.Manifest `json:"manifest"`
-	Content  Content            `json:"content"`
-	Digests  string             `json:"digests"`
+	// Processes are those that CRIU saved, parents before their children; null
+	// if they can't be read.
+	Processes []Process `json:"processes"`
+	Content   Content   `json:"content"`
+	Digests   string    `json:"digests"`
 	// Problems are the reasons not to restore the snapshot; an empty list if
 	// there is none.
 	Problems []string `json:"problems"`
@@ -69,9 +72,6 @@ type Content struct {
 	// Files and Bytes are those that a restore reads.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
-	// Processes and Threads are those that CRIU saved.
-	Processes int `json:"processes"`
-	Threads   int `json:"threads"`
 	// Others are the names of what lies beside the snapshot's files.
 	Others []string `json:"others"`
 }
@@ -131,15 +131,19 @@ func (r *Report) problem(err error) {
 }
 
 // count notes a file of the snapshot.
-func (c *Content) count(name string, size int64) {
+func (c *Content) count(size int64) {
 	c.Files++
 	c.Bytes += size
-	switch {
-	// CRIU writes one core image for each thread, and one of the memory for
-	// each process that has any.
-	case strings.HasPrefix(name, "core-"):
-		c.Threads++
-	case strings.HasPrefix(name, "mm-"):
-		c.Processes++
+}
+
+// setProcesses notes what CRIU saved, after everything else: what can't be
+// read of it is a problem of its own only where no file is known to be damaged.
+func (r *Report) setProcesses(s *saved) {
+	var err error
+	if r.Processes, err = s.processes(); err == nil {
+		err = markGPU(r.Processes, r.Manifest)
+	}
+	if err != nil && len(r.Problems) == 0 {
+		r.problem(err)
 	}
 }

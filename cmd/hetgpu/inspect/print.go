@@ -15,6 +15,9 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
+// maxIndent keeps a deep tree on the screen.
+const maxIndent = 16
+
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -29,7 +32,7 @@ func (r *Report) Print(w io.Writer) error {
 	case len(r.Problems) == 0:
 		p.line("made", "by the stock shim (no manifest)")
 	}
-	p.line("processes", "%s, %s", plural(r.Content.Processes, "process", "processes"), plural(r.Content.Threads, "thread", "threads"))
+	p.processes(r.Processes)
 	p.line("files", "%s, %s", plural(r.Content.Files, "file", "files"), size(uint64(r.Content.Bytes)))
 	if len(r.Content.Others) > 0 {
 		p.line("beside", "%s", plain(strings.Join(r.Content.Others, ", ")))
@@ -78,6 +81,29 @@ func (p printer) device(d gpuplugin.Device) {
 		mig = ", MIG"
 	}
 	p.line("GPU", "%s, %s, %s, %s used%s", plain(d.Model), plain(d.UUID), size(d.MemoryBytes), size(d.UsedBytes), mig)
+}
+
+// processes shows the tree.
+func (p printer) processes(list []Process) {
+	if list == nil {
+		p.line("processes", "not readable")
+		return
+	}
+	threads := 0
+	for _, proc := range list {
+		threads += proc.Threads
+	}
+	p.line("processes", "%s, %s", plural(len(list), "process", "processes"), plural(threads, "thread", "threads"))
+	for _, proc := range list {
+		line := strings.Repeat("  ", min(proc.depth, maxIndent)) + strconv.Itoa(proc.PID) + " " + plain(proc.Command)
+		if proc.Threads > 1 {
+			line += ", " + plural(proc.Threads, "thread", "threads")
+		}
+		if proc.GPU {
+			line += ", GPU state"
+		}
+		p.line("", "%s", line)
+	}
 }
 
 // pids shows a process's PID as the container knows it; and outside of it.

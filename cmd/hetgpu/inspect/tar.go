@@ -29,6 +29,8 @@ const (
 	maxBytes = 16 << 40
 	// maxWindow is what zstd's own command asks for at its highest levels.
 	maxWindow = 128 << 20
+	// maxTrees bounds the images of process trees, of which a snapshot has one.
+	maxTrees = 16 << 20
 )
 
 func tarFile(ctx context.Context, name string, opts Options) (*Report, error) {
@@ -50,6 +52,7 @@ func tarFile(ctx context.Context, name string, opts Options) (*Report, error) {
 type folder struct {
 	manifest []byte
 	files    []snapshot.File
+	saved    saved
 	others   []string
 	problems []error
 	parent   bool
@@ -102,7 +105,7 @@ func unpacked(in io.ReadSeeker) (plain io.Reader, release func(), err error) {
 // becomes a path of this machine.
 func readFolders(ctx context.Context, in io.Reader, opts Options) (map[string]*folder, error) {
 	folders := map[string]*folder{}
-	var total int64
+	var total, trees int64
 	t := tar.NewReader(in)
 	for n := 0; ; n++ {
 		if ctx.Err() != nil {
@@ -124,6 +127,11 @@ func readFolders(ctx context.Context, in io.Reader, opts Options) (map[string]*f
 			continue
 		}
 		dir, name := path.Split(path.Clean("/" + h.Name))
+		if name == treeName {
+			if trees += h.Size; trees > maxTrees {
+				return nil, fmt.Errorf("more than %d bytes of process trees in the tar", maxTrees)
+			}
+		}
 		f := folders[dir]
 		if f == nil {
 			f = &folder{}
@@ -155,7 +163,12 @@ func (f *folder) read(ctx context.Context, h *tar.Header, name string, in io.Rea
 		data, err := io.ReadAll(io.LimitReader(in, snapshot.MaxManifestSize+1))
 		f.manifest = data
 		return err
-	case opts.NoVerify:
+	}
+	in, err := f.readSaved(name, h.Size, in)
+	if err != nil {
+		return err
+	}
+	if opts.NoVerify {
 		f.files = append(f.files, snapshot.File{Name: name, Size: h.Size})
 		return nil
 	}
@@ -165,6 +178,24 @@ func (f *folder) read(ctx context.Context, h *tar.Header, name string, in io.Rea
 	}
 	f.files = append(f.files, file)
 	return nil
+}
+
+// readSaved decodes an image that is about processes, and returns a reader
+// from which the file can be read once more. It fails only where read does.
+func (f *folder) readSaved(name string, size int64, in io.Reader) (io.Reader, error) {
+	switch {
+	case !isSaved(name):
+		return in, nil
+	case size > maxImage:
+		f.saved.add(name, nil, fmt.Errorf("it has %d bytes, more than %d", size, maxImage))
+		return in, nil
+	}
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f.saved.add(name, data, nil)
+	return bytes.NewReader(data), nil
 }
 
 // has tells whether a file of that name was found.
@@ -195,18 +226,28 @@ func pick(folders map[string]*folder) (*folder, error) {
 	return nil, fmt.Errorf("%w: neither %s nor %s in the tar", ErrNoSnapshot, snapshot.ManifestName, inventoryName)
 }
 
-// judge compares what was found with the manifest.
+// judge compares what was found with the manifest, if there is one.
 func (r *Report) judge(f *folder, opts Options) {
+	seen := make(map[string]bool, len(f.files))
 	for _, file := range f.files {
-		r.Content.count(file.Name, file.Size)
+		r.Content.count(file.Size)
+		// With a manifest the comparison finds it.
+		if f.manifest == nil && seen[file.Name] {
+			r.problem(fmt.Errorf("%w: %s is there twice", snapshot.ErrCorrupt, file.Name))
+		}
+		seen[file.Name] = true
 	}
 	r.Content.Others = append(r.Content.Others, f.others...)
 	for _, err := range f.problems {
 		r.problem(err)
 	}
-	if f.manifest == nil {
-		return
+	if f.manifest != nil {
+		r.compare(f, opts)
 	}
+	r.setProcesses(&f.saved)
+}
+
+func (r *Report) compare(f *folder, opts Options) {
 	m, err := snapshot.Decode(f.manifest)
 	if err != nil {
 		r.problem(fmt.Errorf("%s: %w", snapshot.ManifestName, err))
