@@ -40,7 +40,9 @@ func (i images) run(t *testing.T, action string, args ...string) (log string, er
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	args = append([]string{action, "--images-dir", i.dir, "--log-file", action + ".log"}, args...)
+	// Toys are in the host's cgroups, often the root: CRIU would save the whole
+	// tree below, and make the cgroups of other tests' containers again.
+	args = append([]string{action, "--images-dir", i.dir, "--log-file", action + ".log", "--manage-cgroups=ignore"}, args...)
 	out, err := exec.CommandContext(ctx, i.criu, args...).CombinedOutput()
 	text, readErr := os.ReadFile(filepath.Join(i.dir, action+".log"))
 	if readErr != nil {
