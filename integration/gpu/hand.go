@@ -122,7 +122,6 @@ func (t *test) startByHand(ctx context.Context, args ...string) (_ *hand, err er
 	if err := t.create(ctx, h.load, 0); err != nil {
 		return nil, err
 	}
-	h.Out, h.Err = rig.NewOutput(), rig.NewOutput()
 	h.bundle, h.root = filepath.Join(t.disk, h.ID), filepath.Join(t.work, "runc")
 	if err := os.MkdirAll(filepath.Join(h.bundle, "rootfs"), 0o755); err != nil {
 		return nil, err
@@ -164,20 +163,25 @@ func (h *hand) prepare(ctx context.Context) error {
 		mount.All(mounts, filepath.Join(h.bundle, "rootfs")))
 }
 
-// command runs runc.
-func (h *hand) command(ctx context.Context, stdout io.Writer, args ...string) error {
+// command runs runc. Where a container inherits its output, both have to be
+// files.
+func (h *hand) command(ctx context.Context, stdout, stderr io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.runc, append([]string{"--root", h.root}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(h.runc)+":"+h.criuPath()+":"+os.Getenv("PATH"))
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = stdout, &stderr
-	if file, ok := stdout.(*os.File); ok {
-		// The container inherits both, so a buffer would never end.
-		cmd.Stderr = file
-	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("runc %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+		return fmt.Errorf("runc %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// quiet runs runc for what leaves no process that could inherit its output.
+func (h *hand) quiet(ctx context.Context, args ...string) error {
+	var out bytes.Buffer
+	if err := h.command(ctx, &out, &out, args...); err != nil {
+		return fmt.Errorf("%w\n%s", err, out.String())
 	}
 	return nil
 }
@@ -189,23 +193,23 @@ func (h *hand) criuPath() string {
 	return ""
 }
 
-// start runs "runc run" or "runc restore" with a pipe for the output.
+// start runs "runc run" or "runc restore" with pipes for the output.
 func (h *hand) start(ctx context.Context, verb string, args ...string) error {
-	read, write, err := os.Pipe()
+	h.Out, h.Err = rig.NewOutput(), rig.NewOutput()
+	stdout, err := pipeTo(h.Out)
 	if err != nil {
 		return err
 	}
-	h.Out = rig.NewOutput()
-	out := h.Out
-	go func() {
-		_, _ = io.Copy(out, read) // until the container ends
-		_ = read.Close()
-	}()
+	defer stdout.Close()
+	stderr, err := pipeTo(h.Err)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
 	pidFile := filepath.Join(h.bundle, "pid")
 	args = append([]string{verb, "--detach", "--pid-file", pidFile, "--bundle", h.bundle}, append(args, h.ID)...)
-	err = h.command(ctx, write, args...)
-	if err := errors.Join(err, write.Close()); err != nil {
-		return fmt.Errorf("%w; output: %q", err, h.Out.Lines())
+	if err := h.command(ctx, stdout, stderr, args...); err != nil {
+		return fmt.Errorf("%w; output: %q, %q", err, h.Out.Lines(), h.Err.Lines())
 	}
 	data, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -213,6 +217,20 @@ func (h *hand) start(ctx context.Context, verb string, args ...string) error {
 	}
 	h.pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
 	return err
+}
+
+// pipeTo returns the end of a pipe whose other end is read until nobody has it
+// any more.
+func pipeTo(out *rig.Output) (*os.File, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		_, _ = io.Copy(out, read) // what can't be read is missed by who waits for it
+		_ = read.Close()
+	}()
+	return write, nil
 }
 
 // save is a checkpoint by hand, leaving the container running.
@@ -223,7 +241,7 @@ func (h *hand) save(ctx context.Context, dir string) (phases, error) {
 		p.driver(ctx, h.t.ck, "lock", h.pid),
 		p.driver(ctx, h.t.ck, "checkpoint", h.pid),
 		p.step("dump", func() error {
-			return h.command(ctx, io.Discard, "checkpoint", "--leave-running", "--image-path", dir, "--work-path", work, h.ID)
+			return h.quiet(ctx, "checkpoint", "--leave-running", "--image-path", dir, "--work-path", work, h.ID)
 		}),
 		p.driver(ctx, h.t.ck, "restore", h.pid),
 		p.driver(ctx, h.t.ck, "unlock", h.pid),
@@ -272,7 +290,7 @@ func (h *hand) end(ctx context.Context) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := h.command(ctx, io.Discard, "kill", h.ID, "KILL"); err != nil {
+	if err := h.quiet(ctx, "kill", h.ID, "KILL"); err != nil {
 		return err
 	}
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -287,7 +305,7 @@ func (h *hand) end(ctx context.Context) error {
 		break
 	}
 	h.pid = 0
-	return h.command(ctx, io.Discard, "delete", "--force", h.ID)
+	return h.quiet(ctx, "delete", "--force", h.ID)
 }
 
 // removeTimeout is how long a process may take to die: its memory is large.

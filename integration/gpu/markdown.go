@@ -19,7 +19,17 @@ func (r Report) markdown(w io.Writer) {
 		}
 		run.markdown(w)
 	}
+	if len(r.Runs) > 1 {
+		fmt.Fprint(w, "\n# The times of all runs together\n\n", timingHeader)
+		for _, t := range r.together() {
+			t.rows(w)
+		}
+	}
 }
+
+const timingHeader = `| device memory, snapshot in | | n | shim | by hand | difference | target |
+|---|---|---|---|---|---|---|
+`
 
 func (r *Run) markdown(w io.Writer) {
 	if r.StandIn {
@@ -63,12 +73,9 @@ Pause, Checkpoint (into a directory; no archive is made) and Resume, and for a r
 snapshot is on disk, with digests, when it returns; for a restore "runc restore", then restore and unlock by the driver. Both in turns, in the same directories, the memory
 touched beforehand. Medians in seconds; the target is at most %.1f s more than by hand.
 
-| device memory, snapshot in | | n | shim | by hand | difference | target |
-|---|---|---|---|---|---|---|
-`, maxExcess)
+%s`, maxExcess, timingHeader)
 	for _, t := range r.Timings {
-		t.row(w, "checkpoint", t.Checkpoint)
-		t.row(w, "restore", t.Restore)
+		t.rows(w)
 	}
 	fmt.Fprintln(w, "\n### Phases, medians in seconds\n\nThe shim's phases overlap in part.\n\n| | | phases |\n|---|---|---|")
 	for _, t := range r.Timings {
@@ -89,6 +96,11 @@ touched beforehand. Medians in seconds; the target is at most %.1f s more than b
 			fmt.Fprintf(w, "- %s: **failed**: %s\n", t.Name(), cell(e))
 		}
 	}
+}
+
+func (t *Timing) rows(w io.Writer) {
+	t.row(w, "checkpoint", t.Checkpoint)
+	t.row(w, "restore", t.Restore)
 }
 
 func (t *Timing) row(w io.Writer, what string, c Comparison) {

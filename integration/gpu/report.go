@@ -53,6 +53,12 @@ type Row struct {
 	Detail  string  `json:"detail"`
 }
 
+// Where snapshots go.
+const (
+	inMemory = "memory"
+	onDisk   = "disk"
+)
+
 // Timing is one size of device memory and one place for the snapshot.
 type Timing struct {
 	MiB   int    `json:"mib"`
@@ -114,9 +120,9 @@ func (r *Run) Failed() bool {
 
 // timing returns the entry of a series, a new one if there is none.
 func (r *Run) timing(one series) *Timing {
-	place := "memory"
+	place := inMemory
 	if one.disk {
-		place = "disk"
+		place = onDisk
 	}
 	for _, t := range r.Timings {
 		if t.MiB == one.mib && t.Place == place {
@@ -177,6 +183,19 @@ func (r Report) Write(dir string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "report.json"), append(data, '\n'), 0o644),
 		os.WriteFile(filepath.Join(dir, "report.md"), []byte(text.String()), 0o644))
+}
+
+// together has the samples of all runs.
+func (r Report) together() []*Timing {
+	var all Run
+	for _, run := range r.Runs {
+		for _, t := range run.Timings {
+			into := all.timing(series{mib: t.MiB, disk: t.Place == onDisk})
+			into.Shim, into.Hand = append(into.Shim, t.Shim...), append(into.Hand, t.Hand...)
+		}
+	}
+	all.judge()
+	return all.Timings
 }
 
 // mergeReports writes one report from several.

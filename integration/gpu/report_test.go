@@ -48,11 +48,12 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"# Run 2", "not a GPU",
+		"# Run 2", "not a GPU", "# The times of all runs together",
 		"| **one**: a thing | pass | 1.2 s | a \\| b c |",
 		"| **two**: another | not run |",
 		"| 2 GiB, memory | checkpoint | 2 | 3.00 | 2.80 | +0.20 | met |",
 		"| 2 GiB, memory | restore | 2 | 1.00 | 0.50 | +0.50 | missed |",
+		"| 2 GiB, memory | restore | 4 | 1.00 | 0.50 | +0.50 | missed |",
 		"| 2 GiB, disk | checkpoint | 0 | | | | not measured |",
 		"| 2 GiB, memory, shim | checkpoint | dump 3.000 |",
 		"- 2 GiB, disk: 2 repetitions left out",

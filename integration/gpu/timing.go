@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,9 +32,8 @@ type series struct {
 	repetitions int
 }
 
-// timeAll times the shim and the hand in turns. It takes one repetition of
-// every series before the next of any, the small ones first, so that a run
-// that has to stop early has something of each.
+// timeAll times the shim and the hand in turns, in an order by which a run that
+// has to stop early has something of each series.
 func (s *suite) timeAll(ctx context.Context) {
 	var all []series
 	for i, mib := range s.sizes {
@@ -58,10 +58,11 @@ func schedule(all []series) []series {
 			if i < (one.repetitions+1)/2 {
 				first = append(first, one)
 			} else {
-				rest = append([]series{one}, rest...)
+				rest = append(rest, one)
 			}
 		}
 	}
+	slices.SortStableFunc(rest, func(a, b series) int { return b.mib - a.mib })
 	return append(first, rest...)
 }
 

@@ -8,6 +8,7 @@
 the suite uses it. Each step prints "step N loss HEX", the last line is "done".
 """
 
+import os
 import sys
 import time
 
@@ -15,10 +16,11 @@ PAUSE = 0.1  # seconds between steps, so that a checkpoint falls between two
 
 
 def torch_losses():
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
     import torch
 
+    torch.use_deterministic_algorithms(True)
     torch.manual_seed(7)
-    torch.backends.cuda.matmul.allow_tf32 = False
     device = torch.device("cuda")
     layers = []
     for _ in range(12):
