@@ -5,7 +5,7 @@ package task
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -29,12 +29,35 @@ var classes = []struct{ err, class error }{
 	{criu.ErrCheck, errdefs.ErrFailedPrecondition},
 }
 
-// status makes an error what a client understands; nil stays nil.
+// status makes an error what a client understands; nil stays nil. Only text and
+// class cross the wire: of an error's tree the client would print every part
+// again.
 func status(err error) error {
+	if err == nil {
+		return nil
+	}
 	for _, c := range classes {
 		if errors.Is(err, c.err) {
-			return errgrpc.ToGRPC(fmt.Errorf("%w: %w", err, c.class))
+			return flat(err, c.class)
 		}
 	}
-	return errgrpc.ToGRPC(err)
+	return flat(err, errdefs.Resolve(err))
 }
+
+func flat(err, class error) error {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if errors.Is(class, errdefs.ErrUnknown) || strings.HasSuffix(text, class.Error()) {
+		return errgrpc.ToGRPC(&texted{text, class})
+	}
+	return errgrpc.ToGRPC(&texted{text + ": " + class.Error(), class})
+}
+
+// texted is an error of a class with a text that is complete.
+type texted struct {
+	text  string
+	class error
+}
+
+func (e *texted) Error() string { return e.text }
+
+func (e *texted) Unwrap() error { return e.class }
