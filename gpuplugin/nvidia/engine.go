@@ -57,27 +57,21 @@ func WithStepTimeout(d time.Duration) Option { return func(c *config) { c.stepTi
 func WithUndoTimeout(d time.Duration) Option { return func(c *config) { c.undoTimeout = d } }
 
 // Sharing knows of processes that share device memory in a way that the driver
-// checkpoints and can't restore (legacy CUDA IPC). ipcwatch.Watcher does.
+// checkpoints and can't restore (legacy CUDA IPC). ipcwatch.Guard does.
 type Sharing interface {
 	// Check fails with [gpuplugin.ErrUnsupported] if processes share memory so,
 	// or if it can't tell.
 	Check(ctx context.Context, procs []gpuplugin.Process) error
-	// Clean removes what it has put into the processes in order to know, before
-	// they are dumped.
-	Clean(procs []gpuplugin.Process) error
-	// Rearm puts it back, before they go on.
-	Rearm(ctx context.Context)
 }
 
-// WithSharing has Prepare ask; without it, nobody looks for shared memory.
+// WithSharing has Prepare ask, and Suspend once more when all are locked;
+// without it, nobody looks for shared memory.
 func WithSharing(s Sharing) Option { return func(c *config) { c.sharing = s } }
 
 // unwatched is for an engine that was given no [Sharing].
 type unwatched struct{}
 
 func (unwatched) Check(context.Context, []gpuplugin.Process) error { return nil }
-func (unwatched) Clean([]gpuplugin.Process) error                  { return nil }
-func (unwatched) Rearm(context.Context)                            {}
 
 // NewEngine returns an engine on a driver.
 func NewEngine(d Driver, opts ...Option) *Engine {
@@ -141,12 +135,13 @@ func (e *Engine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
 	if err := e.Lock(ctx, procs); err != nil {
 		return err
 	}
-	err := errors.Join(each(ctx, procs, "checkpoint", e.suspendOne)...)
+	// Prepare has asked when calls could still be made.
+	err := e.cfg.sharing.Check(ctx, procs)
 	if err == nil {
-		err = context.Cause(ctx)
+		err = errors.Join(each(ctx, procs, "checkpoint", e.suspendOne)...)
 	}
 	if err == nil {
-		err = e.cfg.sharing.Clean(procs)
+		err = context.Cause(ctx)
 	}
 	if err == nil {
 		return nil
@@ -183,7 +178,6 @@ func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices 
 	} else {
 		devices = nil
 	}
-	e.cfg.sharing.Rearm(ctx)
 	return errors.Join(each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
 		if p.State == gpuplugin.StateCheckpointed {
 			return nil

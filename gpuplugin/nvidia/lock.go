@@ -48,7 +48,7 @@ func (e *Engine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
 		if len(errs) == 0 && ctx.Err() == nil {
 			return nil
 		}
-		undone := e.undo(ctx, todo)
+		undone := e.Undo(ctx, todo)
 		if !allNotReady(errs) || undone != nil {
 			return errors.Join(append(errs, undone)...)
 		}

@@ -25,12 +25,6 @@ const (
 // in now; those that have exited are done. It goes on when ctx has ended, since
 // that is when it's needed, and has a time-out of its own.
 func (e *Engine) Undo(ctx context.Context, procs []gpuplugin.Process) error {
-	e.cfg.sharing.Rearm(ctx)
-	return e.undo(ctx, procs)
-}
-
-// undo is Undo of processes into which everything has been put back.
-func (e *Engine) undo(ctx context.Context, procs []gpuplugin.Process) error {
 	limit, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.undoTimeout,
 		fmt.Errorf("not done within %v: %w", e.cfg.undoTimeout, context.DeadlineExceeded))
 	defer cancel()

@@ -289,20 +289,17 @@ func TestInventoryCommand(t *testing.T) {
 func TestLegacyIPC(t *testing.T) {
 	for mode, refused := range map[string]bool{"keep": true, "close": false} {
 		t.Run(mode, func(t *testing.T) {
-			w, err := ipcwatch.New()
-			if err != nil {
+			if err := ipcwatch.Supported(); err != nil {
 				t.Skip(err)
 			}
-			t.Cleanup(func() { _ = w.Close() })
-			for _, lib := range ipcwatch.Libraries("/", bin) {
-				if err := w.Add(lib); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b := newBench(t, standin.H200s(1, 1), nvidia.WithSharing(w))
+			guard := ipcwatch.NewGuard()
+			t.Cleanup(func() { _ = guard.Close() })
+			guard.Attach(t.Context(), []int{os.Getpid()}, bin)
+			guard.Wait(t.Context())
+			b := newBench(t, standin.H200s(1, 1), nvidia.WithSharing(guard))
 			y := b.start(t, 2, "-p", mode)
 			procs := b.find(t, y)
-			err = b.Prepare(t.Context(), procs)
+			err := b.Prepare(t.Context(), procs)
 			if refused {
 				if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "1 legacy CUDA IPC handle") {
 					t.Errorf("err = %v", err)

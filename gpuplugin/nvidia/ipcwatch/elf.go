@@ -9,7 +9,36 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 )
+
+// effect is what a call that succeeds changes.
+type effect int
+
+const (
+	opensMemory effect = iota
+	closesMemory
+	opensEvent
+)
+
+// changes is what the programs count of an effect.
+var changes = map[effect]struct{ member, by int32 }{
+	opensMemory:  {offMemory, 1},
+	closesMemory: {offMemory, -1},
+	opensEvent:   {offEvents, 1},
+}
+
+// functions are the names under which libcuda has what is counted.
+var functions = map[string]effect{
+	"cuIpcOpenMemHandle":    opensMemory, // CUDA 4.1
+	"cuIpcOpenMemHandle_v2": opensMemory, // CUDA 11
+	"cuIpcCloseMemHandle":   closesMemory,
+	"cuIpcOpenEventHandle":  opensEvent,
+}
+
+// maxTable is the size up to which a symbol table is read; that of libcuda 580
+// has 0.1 MiB.
+const maxTable = 64 << 20
 
 // symbol is a function and where its code is in the file.
 type symbol struct {
@@ -27,12 +56,23 @@ func breakpointSize() int {
 	return 4 // brk
 }
 
-// symbolsOf finds the functions that are counted. The library comes from a
-// container, so nothing in it is taken for granted.
-func symbolsOf(f io.ReaderAt) ([]symbol, error) {
+// symbolsOf finds the functions that are counted, each place once. The library
+// comes from a container, so nothing in it is taken for granted.
+func symbolsOf(f io.ReaderAt) (found []symbol, err error) {
+	defer func() {
+		// debug/elf does not promise to survive every file.
+		if r := recover(); r != nil {
+			found, err = nil, fmt.Errorf("malformed ELF file: %v", r)
+		}
+	}()
 	file, err := elf.NewFile(f)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(file.Sections, func(s *elf.Section) bool {
+		return (s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB) && max(s.Size, s.FileSize) > maxTable
+	}) {
+		return nil, errors.New("malformed ELF file: a symbol table of absurd size")
 	}
 	exported, err := file.DynamicSymbols()
 	if errors.Is(err, elf.ErrNoSymbols) {
@@ -41,7 +81,6 @@ func symbolsOf(f io.ReaderAt) ([]symbol, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []symbol
 	for _, s := range exported {
 		if _, wanted := functions[s.Name]; !wanted || s.Section == elf.SHN_UNDEF || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
 			continue
@@ -49,6 +88,9 @@ func symbolsOf(f io.ReaderAt) ([]symbol, error) {
 		offset, ok := fileOffset(file, s.Value)
 		if !ok {
 			return nil, fmt.Errorf("%s is not in its code", s.Name)
+		}
+		if slices.ContainsFunc(found, func(other symbol) bool { return other.offset == offset }) {
+			continue
 		}
 		code := make([]byte, breakpointSize())
 		if _, err := f.ReadAt(code, int64(offset)); err != nil {

@@ -4,44 +4,66 @@
 package ipcwatch
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
-// CodeOf is what the memory of a process has at each probed function.
-func (w *Watcher) CodeOf(pid int) ([]byte, error) {
+// Armed tells how many of the functions have a breakpoint in the memory of a
+// process, and how many there are.
+func Armed(pid int) (armed, all int, err error) {
 	maps, err := librariesIn("/proc", pid)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	defer memory.Close()
-	var code []byte
+	c := cleaner{procfs: "/proc", known: make(map[inode][]symbol)}
 	for _, m := range maps {
-		for _, s := range w.libraries[m.file].symbols {
-			if !m.code || s.offset < m.offset || s.offset >= m.offset+m.end-m.start {
+		symbols, err := c.symbols(m)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, s := range symbols {
+			at, ok := m.at(s.offset)
+			if !ok {
 				continue
 			}
 			now := make([]byte, len(s.code))
-			if _, err := memory.ReadAt(now, int64(m.start+s.offset-m.offset)); err != nil {
-				return nil, err
+			if _, err := memory.ReadAt(now, at); err != nil {
+				return 0, 0, err
 			}
-			code = append(code, now...)
+			if all++; !bytes.Equal(now, s.code) {
+				armed++
+			}
 		}
 	}
-	return code, nil
+	return armed, all, nil
 }
 
-// OriginalCode is what the one library has there.
-func (w *Watcher) OriginalCode() []byte {
-	var code []byte
-	for _, lib := range w.libraries {
-		for _, s := range lib.symbols {
-			code = append(code, s.code...)
-		}
+// Below lists the files that are found below a root directory.
+func Below(dir string, dirs ...string) (found []string, err error) {
+	root, err := os.Open(dir)
+	if err != nil {
+		return nil, err
 	}
-	return code
+	defer root.Close()
+	files, err := below(root, dirs)
+	defer closeAll(files)
+	for _, f := range files {
+		at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(dir, at)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rel)
+	}
+	return found, err
 }

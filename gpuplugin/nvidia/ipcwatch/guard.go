@@ -1,116 +1,209 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package ipcwatch knows which processes have legacy CUDA IPC handles open
+// (cuIpcOpenMemHandle). The driver checkpoints such a process and then can't
+// restore it, and nothing tells of a handle afterwards, so the calls are
+// counted as they are made: BPF programs on uprobes in the container's libcuda
+// do it, which cost nothing until one of the functions is called.
+//
+// A probe is a breakpoint in the code of every process that maps the library.
+// CRIU would dump it, and whoever calls the function after a restore without
+// the probe would die of it, so [Clean] takes it out of a container that is
+// dumped. docs/legacy-ipc.md says what is seen and what isn't.
+//
+// The package must not know of containerd, annotations or the driver. Guard.mu
+// guards memory only.
 package ipcwatch
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/containerd/log"
-
-	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 )
 
-// errNotAttached is what a guard has to say before it is attached.
-var errNotAttached = errors.New("nobody has watched the container")
+var (
+	// ErrUnwatched means that calls could be made without being counted.
+	ErrUnwatched = errors.New("calls of CUDA's IPC functions are not counted")
 
-// Guard is the watch of one container, from before its first process runs. It
-// makes its [Watcher] in the background, and where none can be made, refuses
-// what could not be told. It satisfies nvidia.Sharing.
+	errNotAttached = errors.New("nobody has watched the container")
+	errClosed      = errors.New("the watch has ended")
+)
+
+// Guard is the watch of one container, from before its first process runs or,
+// for a restored one, from before its GPU state is back. It satisfies
+// nvidia.Sharing.
 type Guard struct {
+	procfs string
 	attach sync.Once
 	ready  chan struct{}
-	// watcher or err are set when ready is closed.
-	watcher *Watcher
+	// programs and libraries are set when ready is closed. Both may be nil.
+	programs  *programs
+	libraries map[inode]*library
+
+	mu sync.Mutex
+	// err is why calls aren't counted, or not any more.
+	err error // guarded by mu
+}
+
+// library is one file that is watched, or why it can't be.
+type library struct {
+	symbols []symbol
+	links   []link.Link
 	err     error
 }
 
 // NewGuard returns a guard that watches nothing yet.
-func NewGuard() *Guard { return &Guard{ready: make(chan struct{}), err: errNotAttached} }
+func NewGuard() *Guard {
+	return &Guard{procfs: "/proc", ready: make(chan struct{}), err: errNotAttached}
+}
 
-// Attach begins to watch the libraries of a container whose files are below
-// root: those in the usual directories and in dirs. It returns at once; see
-// Wait. Only the first call counts.
-func (g *Guard) Attach(ctx context.Context, root string, dirs ...string) {
+// Attach begins to watch the libraries of a container: those that its processes
+// map, and those that the first of them finds in the usual directories and in
+// dirs. It returns at once; see Wait. Only the first call counts.
+func (g *Guard) Attach(ctx context.Context, pids []int, dirs ...string) {
 	g.attach.Do(func() {
 		go func() {
 			defer close(g.ready)
-			if g.watcher, g.err = attach(root, dirs); g.err != nil {
-				log.G(ctx).WithError(g.err).Warn("legacy CUDA IPC can't be watched; " +
-					"a checkpoint of several GPU processes will be refused")
-			}
+			g.attached(ctx, g.watch(ctx, pids, dirs))
 		}()
 	})
 }
 
-func attach(root string, dirs []string) (*Watcher, error) {
-	w, err := New()
+// attached notes how it went.
+func (g *Guard) attached(ctx context.Context, err error) {
 	if err != nil {
-		return nil, err
+		log.G(ctx).WithError(err).Warn("legacy CUDA IPC can't be watched; a checkpoint of several GPU processes will be refused")
 	}
-	var errs []error
-	for _, lib := range Libraries(root, dirs...) {
-		errs = append(errs, w.Add(lib))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if errors.Is(g.err, errNotAttached) {
+		g.err = err
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
 }
 
-// Wait returns when everything is watched that will be. Whether it can be is
-// for Check to say.
-func (g *Guard) Wait(ctx context.Context) error {
+// Wait returns when everything is watched that will be, or when ctx ends, from
+// when on Check trusts nothing. It's for Check to say whether there is anything
+// to trust.
+func (g *Guard) Wait(ctx context.Context) {
 	select {
 	case <-g.ready:
-		return nil
+		return // even if ctx has ended
+	default:
+	}
+	select {
+	case <-g.ready:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		g.Blind(context.Cause(ctx))
 	}
 }
 
-// Check is [Watcher.Check]. Without a watcher it refuses several processes.
-func (g *Guard) Check(ctx context.Context, procs []gpuplugin.Process) error {
-	if w := g.current(); w != nil {
-		return w.Check(ctx, procs)
-	}
-	if len(procs) < 2 {
-		return nil
-	}
-	return fmt.Errorf("cannot tell whether processes share GPU memory through legacy CUDA IPC, with which "+
-		"the driver could not restore them: %w: %w", g.err, gpuplugin.ErrUnsupported)
+// Blind makes Check say that calls were made and not counted, for a reason.
+func (g *Guard) Blind(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
 }
 
-// Clean is [Watcher.Clean].
-func (g *Guard) Clean(procs []gpuplugin.Process) error {
-	if w := g.current(); w != nil {
-		return w.Clean(procs)
-	}
-	return nil
-}
-
-// Rearm is [Watcher.Rearm].
-func (g *Guard) Rearm(ctx context.Context) {
-	if w := g.current(); w != nil {
-		w.Rearm(ctx)
-	}
-}
-
-// Close ends the watch; one that is still being attached is waited for.
+// Close ends the watch. The kernel takes a tenth of a second for each probe,
+// so nobody should wait for it.
 func (g *Guard) Close() error {
-	if w := g.current(); w != nil {
-		return w.Close()
-	}
-	return nil
-}
-
-// current is the watcher, for which it waits; nil if there is none.
-func (g *Guard) current() *Watcher {
 	// A guard that nobody has attached by now is not attached any more.
 	g.attach.Do(func() { close(g.ready) })
 	<-g.ready
-	return g.watcher
+	g.Blind(errClosed)
+	var errs []error
+	for _, lib := range g.libraries {
+		errs = append(errs, lib.close())
+	}
+	if g.programs != nil {
+		errs = append(errs, g.programs.close())
+	}
+	return errors.Join(errs...)
+}
+
+// broken returns why calls aren't counted.
+func (g *Guard) broken(ctx context.Context) error {
+	g.attach.Do(func() { close(g.ready) })
+	g.Wait(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+func (g *Guard) watch(ctx context.Context, pids []int, dirs []string) error {
+	files, err := librariesOf(g.procfs, pids, dirs)
+	if err != nil {
+		return fmt.Errorf("find the container's libcuda: %w", err)
+	}
+	defer closeAll(files)
+	if len(files) == 0 {
+		return nil // what a process may use later is found out by Check
+	}
+	if g.programs, err = loadPrograms(); err != nil {
+		return err
+	}
+	g.libraries = make(map[inode]*library)
+	for _, f := range files {
+		id, err := inodeOf(f)
+		if err != nil {
+			return err
+		}
+		if g.libraries[id] != nil {
+			continue // under another name
+		}
+		lib := &library{}
+		if lib.err = lib.watch(f, g.programs); lib.err != nil {
+			log.G(ctx).WithError(lib.err).Debug("a file is named like libcuda and can't be watched")
+		}
+		g.libraries[id] = lib
+	}
+	return nil
+}
+
+// watch sets the probes. One where a call begins comes before the one where it
+// ends, so that a call in between counts as one that never ends.
+func (l *library) watch(f *os.File, p *programs) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("probe %s: %w", f.Name(), err), l.close())
+		}
+	}()
+	if l.symbols, err = symbolsOf(f); err != nil || len(l.symbols) == 0 {
+		return err
+	}
+	// The open file, whatever happens to its name.
+	file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	for _, s := range l.symbols {
+		at := &link.UprobeOptions{Address: s.offset}
+		begin, err := file.Uprobe(s.name, p.begin, at)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		l.links = append(l.links, begin)
+		end, err := file.Uretprobe(s.name, p.ends[functions[s.name]], at)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		l.links = append(l.links, end)
+	}
+	return nil
+}
+
+func (l *library) close() error {
+	var errs []error
+	for _, probe := range slices.Backward(l.links) {
+		errs = append(errs, probe.Close())
+	}
+	l.links = nil
+	return errors.Join(errs...)
 }

@@ -23,11 +23,8 @@ const ticksPerSecond = 100
 // down (field 22 of proc_pid_stat(5)).
 func startTime(procfs string, pid int) (uint64, error) {
 	stat, err := os.ReadFile(filepath.Join(procfs, strconv.Itoa(pid), "stat"))
-	if errors.Is(err, unix.ESRCH) {
-		err = fmt.Errorf("%w: %w", os.ErrNotExist, err)
-	}
 	if err != nil {
-		return 0, err
+		return 0, gone(err)
 	}
 	// The name, in parentheses, may have spaces and parentheses of its own.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -38,22 +35,43 @@ func startTime(procfs string, pid int) (uint64, error) {
 	return ticks * (1e9 / ticksPerSecond), err
 }
 
-// sleptFor is how much CLOCK_BOOTTIME, by which the kernel counts the start of
-// processes, is ahead of CLOCK_MONOTONIC, by which it stamps the calls.
-func sleptFor() uint64 {
-	var boot, mono unix.Timespec
-	// Neither can fail on a kernel that has uprobes.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
-	return uint64(max(boot.Nano()-mono.Nano(), 0))
+// gone makes the errors of a process that exits while one looks at it those of
+// one that isn't there.
+func gone(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("%w: %w", os.ErrNotExist, err)
+	}
+	return err
+}
+
+// inode names a file, whatever its path.
+type inode struct{ dev, ino uint64 }
+
+func inodeOf(f *os.File) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return inode{}, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+	}
+	return inode{st.Dev, st.Ino}, nil
 }
 
 // mapping is a piece of a library in the memory of a process.
 type mapping struct {
 	start, end, offset uint64
 	path               string
-	file               inode
 	code               bool
+	// link leads to the file itself and not to its name, which may be
+	// another's where we are.
+	link string
+	file inode
+}
+
+// at is where the process has what is at an offset in the file.
+func (m mapping) at(offset uint64) (address int64, ok bool) {
+	if !m.code || offset < m.offset || offset-m.offset >= m.end-m.start {
+		return 0, false
+	}
+	return int64(m.start + offset - m.offset), true
 }
 
 // librariesIn lists where a process maps files named libcuda.so*.
@@ -61,7 +79,7 @@ func librariesIn(procfs string, pid int) ([]mapping, error) {
 	dir := filepath.Join(procfs, strconv.Itoa(pid))
 	f, err := os.Open(filepath.Join(dir, "maps"))
 	if err != nil {
-		return nil, err
+		return nil, gone(err)
 	}
 	defer f.Close()
 	var out []mapping
@@ -75,27 +93,31 @@ func librariesIn(procfs string, pid int) ([]mapping, error) {
 		if !ok {
 			continue
 		}
-		// The file itself and not its name, which may be another's in there.
 		var st unix.Stat_t
-		link := filepath.Join(dir, "map_files", fmt.Sprintf("%x-%x", m.start, m.end))
-		if err := unix.Stat(link, &st); err != nil {
-			return nil, fmt.Errorf("process %d: stat of its mapping %s: %s", pid, link, err) //nolint:errorlint // ENOENT is no exit here
+		m.link = filepath.Join(dir, "map_files", fmt.Sprintf("%x-%x", m.start, m.end))
+		if err := unix.Stat(m.link, &st); err != nil {
+			return nil, gone(&os.PathError{Op: "stat", Path: m.link, Err: err})
 		}
 		m.file = inode{st.Dev, st.Ino}
 		out = append(out, m)
 	}
-	return out, lines.Err()
+	return out, gone(lines.Err())
 }
 
 // parseMapping reads a line of proc_pid_maps(5); ok says that it's of libcuda.
 func parseMapping(line string) (m mapping, ok bool, err error) {
+	// address perms offset dev inode path; the path may have spaces.
 	fields := strings.Fields(line)
-	if len(fields) < 6 || !strings.HasPrefix(filepath.Base(fields[5]), "libcuda.so") {
+	at := strings.IndexByte(line, '/')
+	if len(fields) < 6 || at < 0 || !isLibrary(filepath.Base(line[at:])) {
 		return m, false, nil
 	}
-	m.path, m.code = fields[5], strings.Contains(fields[1], "x")
+	m.path, m.code = line[at:], strings.Contains(fields[1], "x")
 	if _, err := fmt.Sscanf(fields[0]+" "+fields[2], "%x-%x %x", &m.start, &m.end, &m.offset); err != nil {
 		return m, false, fmt.Errorf("maps: %q: %w", line, err)
 	}
 	return m, true, nil
 }
+
+// isLibrary tells whether a file with this name is libcuda.
+func isLibrary(name string) bool { return strings.HasPrefix(name, "libcuda.so") }
