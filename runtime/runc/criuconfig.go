@@ -42,6 +42,9 @@ type CRIUConfig struct {
 	ExternalUnixSockets      bool
 	FileLocks                bool
 	Terminal                 bool
+	// AllowUprobes is for processes that have hit a probe: the kernel has left
+	// a mapping in them. CRIU knows it since 4.2.
+	AllowUprobes bool
 	// LogLevel is CRIU's verbosity, 0 for the one that runc asks for.
 	LogLevel int
 	// User is the user's own file; its lines come last and win over ours. It
@@ -71,6 +74,7 @@ func (c CRIUConfig) Write(name string) error {
 		{"ext-unix-sk", c.ExternalUnixSockets},
 		{"file-locks", c.FileLocks},
 		{"shell-job", c.Terminal},
+		{"allow-uprobes", c.AllowUprobes},
 	} {
 		if flag.on {
 			b.WriteString(flag.name + "\n")

@@ -140,7 +140,7 @@ func (c *container) dumpRequest(r *taskapi.CheckpointTaskRequest) (runc.Dump, er
 // have in common.
 func (c *container) criuOptions(s *service, tcpEstablished bool) runc.CRIUConfig {
 	return runc.CRIUConfig{
-		Timeout: c.timeout, LogLevel: s.config.CRIU.LogLevel, User: c.userCRIU,
+		Timeout: c.timeout, LogLevel: s.config.CRIU.LogLevel, User: c.userCRIU, AllowUprobes: c.allowUprobes,
 		TCPEstablished: tcpEstablished && c.policy.TCP != oci.TCPClose, TCPClose: c.policy.TCP == oci.TCPClose,
 	}
 }
@@ -151,7 +151,7 @@ func (s *service) criu(ctx context.Context, c *container) (criu.Tool, error) {
 	if err != nil {
 		return tool, err
 	}
-	c.runc.CRIU = tool.Path
+	c.runc.CRIU, c.allowUprobes = tool.Path, !tool.Version.Less(uprobesVersion)
 	return tool, criu.CheckOnce(ctx, tool.Path, s.config.StateDir)
 }
 

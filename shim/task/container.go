@@ -19,6 +19,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/ipcwatch"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
@@ -39,6 +40,10 @@ type container struct {
 	policy oci.Policy
 	gpus   oci.GPUs
 	gpu    checkpoint.GPU
+	// guard watches for legacy CUDA IPC; nil if nobody needs to know.
+	guard *ipcwatch.Guard
+	// libraryDirs are where else libcuda may be.
+	libraryDirs []string
 	// saved describes the container in a manifest.
 	saved snapshot.Container
 	// userCRIU is the user's own CRIU configuration file, "" for none.
@@ -49,6 +54,8 @@ type container struct {
 	// devices are those of the spec.
 	devices []specs.LinuxDevice
 	timeout time.Duration
+	// allowUprobes says that CRIU knows this option.
+	allowUprobes bool
 	// criuWork is where the stock service makes CRIU work at a restore.
 	criuWork string
 	// request is the one by which the container was created.
@@ -131,13 +138,18 @@ func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, erro
 		return nil, fmt.Errorf("annotation %s is %q, and the container has no NVIDIA device: %w", oci.AnnotationEngine, c.policy.Engine, errdefs.ErrInvalidArgument)
 	}
 	s.helper.Warm(ctx)
-	return nvidia.NewEngine(s.helper), nil
+	if c.policy.NoLegacyIPC {
+		return nvidia.NewEngine(s.helper), nil
+	}
+	c.guard = ipcwatch.NewGuard()
+	return nvidia.NewEngine(s.helper, nvidia.WithSharing(sharing{c.guard})), nil
 }
 
 // readSpec takes from the spec what later operations need, and makes runc pass
 // our CRIU configuration file on.
 func (c *container) readSpec(spec *specs.Spec) {
 	c.saved = snapshot.Container{ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname}
+	c.libraryDirs = libraryDirs(spec)
 	c.hostNetwork = true
 	if spec.Linux != nil {
 		c.saved.CgroupsPath = spec.Linux.CgroupsPath
@@ -183,7 +195,8 @@ func (c *container) running() (*checkpoint.Container, error) {
 		return nil, fmt.Errorf("container %s is not running: %w: %w", c.id, err, errdefs.ErrFailedPrecondition)
 	}
 	return &checkpoint.Container{
-		Init: pid, GPU: c.gpu, Cgroup: group, Runtime: &c.runc, Minors: c.gpus.NVIDIAMinors, Timeout: c.timeout,
+		Init: pid, GPU: c.gpu, Cgroup: group, Runtime: unprobed{&c.runc, group, c.guard},
+		Minors: c.gpus.NVIDIAMinors, Timeout: c.timeout,
 	}, nil
 }
 

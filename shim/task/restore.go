@@ -88,6 +88,7 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 		return nil, err
 	}
 	c.setPID(int(resp.Pid))
+	c.guardRestored(ctx)
 	if err := s.finish(ctx, c); err != nil {
 		// What runs by now runs without its GPU state, or under another's name.
 		return nil, errors.Join(err, c.kill(ctx))

@@ -90,6 +90,9 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		return nil, err
 	}
 	c.setPID(int(resp.Pid))
+	if c.restore == nil {
+		c.beginGuard(ctx, []int{int(resp.Pid)})
+	}
 	s.mu.Lock()
 	s.containers[r.ID] = c
 	s.mu.Unlock()
@@ -113,6 +116,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 		resp, err := s.startRestored(ctx, c, r)
 		return resp, status(err)
 	}
+	c.waitGuard(ctx)
 	resp, err := s.TTRPCTaskService.Start(ctx, r)
 	if err == nil {
 		c.setPID(int(resp.Pid))
@@ -163,6 +167,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	s.mu.Unlock()
 	if c != nil {
 		c.abandonRestore()
+		c.endGuard(ctx)
 	}
 	return resp, nil
 }
