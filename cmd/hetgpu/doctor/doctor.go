@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/ipcwatch"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
 )
 
@@ -70,6 +71,7 @@ var Checks = []Check{
 	{"network lock", networkLock},
 	{"GPU driver", gpuDriver},
 	{"GPU", gpuDevices},
+	{"legacy IPC", legacyIPC},
 }
 
 // checkTimeout bounds each check; what it runs has shorter ones of its own.
@@ -88,6 +90,9 @@ type Host struct {
 	// Config is the host's configuration, and ConfigErr why it can't be used.
 	Config    config.Config
 	ConfigErr error
+	// CountCalls tells why calls of CUDA's IPC functions can't be counted, nil
+	// if they can; only root can tell.
+	CountCalls func() error
 
 	once   sync.Once
 	report helperapi.Report
@@ -100,7 +105,7 @@ func ThisHost(address string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{Root: "/", UID: os.Geteuid(), Bin: filepath.Dir(self), Address: address}
+	h := &Host{Root: "/", UID: os.Geteuid(), Bin: filepath.Dir(self), Address: address, CountCalls: ipcwatch.Supported}
 	h.Config, h.ConfigErr = config.Load()
 	if h.ConfigErr != nil {
 		h.Config = config.Default()

@@ -46,6 +46,7 @@ func (m machine) host(t *testing.T) *Host {
 	t.Setenv("PATH", filepath.Join(root, "bin"))
 	t.Setenv(config.Env, "")
 	h := &Host{Root: root, Bin: filepath.Join(root, "own"), Address: filepath.Join(root, "containerd.sock"), Config: config.Default()}
+	h.CountCalls = func() error { return nil }
 	// Never the CRIU of the machine that runs the tests.
 	h.Config.CRIU.Path = filepath.Join(root, "bin", "criu")
 	return h
@@ -65,6 +66,8 @@ const (
 	noDriver = `echo '{"driver":"","api":0,"devices":null,"symbols":[],"errors":["libnvidia-ml.so.1: cannot open shared object file"]}'; exit 1`
 	nvrm     = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (root@build)\nGCC version: gcc version 13.3.0\n"
 )
+
+func withoutProbes(h *Host) { h.CountCalls = func() error { return errors.New("no uprobes") } }
 
 func TestChecks(t *testing.T) {
 	for _, tc := range []struct {
@@ -164,6 +167,15 @@ func TestChecks(t *testing.T) {
 
 		{"no devices", "GPU", machine{"bin/hetgpu-gpu": noDriver}, nil, OK, "none", ""},
 		{"devices", "GPU", machine{"bin/hetgpu-gpu": helperWith("true")}, nil, OK, "/dev/nvidia0: NVIDIA H200, GPU-1, 143771 MiB", ""},
+		{"IPC", "legacy IPC", nil, nil, OK, "can be seen", ""},
+		{"IPC as a user", "legacy IPC", nil, func(h *Host) { h.UID = 1 }, OK, "root", ""},
+		{"no probes", "legacy IPC", nil, withoutProbes, OK, "without NVIDIA's kernel driver: no uprobes", ""},
+		{
+			"no probes for a driver", "legacy IPC",
+			machine{"proc/driver/nvidia/version": nvrm},
+			withoutProbes,
+			Warn, "can't be seen: no uprobes", "io.hetgpu.nvidia.ipc=none",
+		},
 		{"driver without devices", "GPU", machine{"proc/driver/nvidia/version": nvrm, "bin/hetgpu-gpu": noDriver}, nil, Warn, "none", "log"},
 	} {
 		t.Run(tc.check+"/"+tc.name, func(t *testing.T) {

@@ -129,3 +129,20 @@ func device(d gpuplugin.Device) []Result {
 	}
 	return ok("%s", line)
 }
+
+// legacyIPC tells whether it will be seen that processes share GPU memory by
+// legacy CUDA IPC, with which the driver can't restore them.
+func legacyIPC(_ context.Context, h *Host) []Result {
+	if h.UID != 0 {
+		return ok("whether it can be seen is known to root only")
+	}
+	err := h.CountCalls()
+	switch {
+	case err == nil:
+		return ok("can be seen")
+	case h.kernelModule() == "":
+		return ok("can't be seen, and need not without NVIDIA's kernel driver: %v", err)
+	}
+	return warn("checkpoints of containers with several GPU processes are refused, unless an annotation promises that they use none: "+
+		"io.hetgpu.nvidia.ipc=none", "can't be seen: %v", err)
+}
