@@ -46,7 +46,8 @@ type Host struct {
 	Doctor string `json:"doctor"`
 }
 
-func (s *suite) describeHost(ctx context.Context) (Host, error) {
+// describeHost finds out what it can; what it can't is a note in the report.
+func (s *suite) describeHost(ctx context.Context) Host {
 	h := Host{
 		Devices: s.gpu.Devices, Driver: s.gpu.Driver, API: s.gpu.API,
 		CPUs: runtime.NumCPU(), Cgroups: "version 1", HetGPU: version.Version,
@@ -57,37 +58,41 @@ func (s *suite) describeHost(ctx context.Context) (Host, error) {
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
-		return h, err
+		s.note(err)
 	}
 	h.Kernel = unix.ByteSliceToString(uts.Release[:])
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.disk, &fs); err != nil {
-		return h, err
+		s.note(err)
 	}
 	h.Disk = fmt.Sprintf("file system %#x, %d GiB free", fs.Type, int64(fs.Bavail)*fs.Bsize>>30)
-	v, err := s.d.Client.Version(ctx)
-	if err != nil {
-		return h, err
+	if v, err := s.d.Client.Version(ctx); err != nil {
+		s.note(err)
+	} else {
+		h.Containerd = v.Version
 	}
-	h.Containerd = v.Version
-	if h.Runc, err = s.firstLine(ctx, "runc", "--version"); err != nil {
-		return h, err
-	}
-	if h.CRIU, err = s.firstLine(ctx, "criu", "--version"); err != nil {
-		return h, err
-	}
+	h.Runc = s.firstLine(ctx, "runc", "--version")
+	h.CRIU = s.firstLine(ctx, "criu", "--version")
 	// It fails where something is missing; the report shows what.
-	doctor, err := s.d.Exec(ctx, "hetgpu", "doctor")
+	doctor, err := s.d.Exec(ctx, "hetgpu", "doctor", "--address", s.d.Address())
 	if h.Doctor = doctor; doctor == "" && err != nil {
-		h.Doctor = err.Error()
+		s.note(err)
 	}
-	return h, s.rates(ctx, &h)
+	if err := s.rates(ctx, &h); err != nil {
+		s.note(fmt.Errorf("rates of memory and disk: %w", err))
+	}
+	return h
 }
 
-func (s *suite) firstLine(ctx context.Context, program string, args ...string) (string, error) {
+func (s *suite) note(err error) { s.run.Notes = append(s.run.Notes, err.Error()) }
+
+func (s *suite) firstLine(ctx context.Context, program string, args ...string) string {
 	out, err := s.d.Exec(ctx, program, args...)
+	if err != nil {
+		s.note(err)
+	}
 	line, _, _ := strings.Cut(out, "\n")
-	return line, err
+	return line
 }
 
 // lineOf returns what a file says after a key, "" if it says nothing.
@@ -112,6 +117,7 @@ func (s *suite) rates(ctx context.Context, h *Host) error {
 		mib = 256
 	}
 	h.TouchRate = warm(ctx, mib)
+	h.Memory = meminfo("MemTotal")
 	var err error
 	if h.TmpfsRate, err = writeRate(s.ram, mib, 8, 0); err != nil {
 		return err
@@ -124,7 +130,6 @@ func (s *suite) rates(ctx context.Context, h *Host) error {
 		os.Remove(filepath.Join(s.ram, fmt.Sprintf("rate-%d", i)))
 		os.Remove(filepath.Join(s.disk, fmt.Sprintf("rate-%d", i)))
 	}
-	h.Memory = meminfo("MemTotal")
 	return err
 }
 

@@ -115,7 +115,7 @@ type hand struct {
 
 // startByHand runs gpuload by hand.
 func (t *test) startByHand(ctx context.Context, args ...string) (_ *hand, err error) {
-	h := &hand{t: t, load: &load{args: append([]string{"/gpu/gpuload"}, args...), ranks: 1, book: book{}}}
+	h := &hand{t: t, load: newLoad(1, args...)}
 	if h.runc, err = t.d.Lookup("runc"); err != nil {
 		return nil, err
 	}

@@ -6,8 +6,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/containerd/containerd/v2/pkg/oci"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
 )
@@ -72,25 +75,36 @@ func (b book) enter(ranks map[int][]tick) error {
 // load is a container that runs gpuload.
 type load struct {
 	*rig.Container
-	args  []string
-	ranks int
-	book  book
+	args        []string
+	annotations map[string]string
+	ranks       int
+	book        book
+}
+
+func newLoad(ranks int, args ...string) *load {
+	return &load{args: append([]string{"/gpu/gpuload", "-n", strconv.Itoa(ranks)}, args...), ranks: ranks, book: book{}}
 }
 
 // start runs gpuload in a new container on the first GPU, and waits until it is
 // at work.
 func (t *test) start(ctx context.Context, ranks int, args ...string) (*load, error) {
-	l := &load{args: append([]string{"/gpu/gpuload", "-n", fmt.Sprint(ranks)}, args...), ranks: ranks, book: book{}}
+	l := newLoad(ranks, args...)
+	return l, t.launch(ctx, l)
+}
+
+// launch starts the program in a container of its own and waits until it is at
+// work.
+func (t *test) launch(ctx context.Context, l *load) error {
 	if err := t.create(ctx, l, 0); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.NewTask(ctx, ""); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return l, l.more(ctx, warmup)
+	return l.more(ctx, warmup)
 }
 
 func (t *test) create(ctx context.Context, l *load, gpu int) error {
@@ -98,6 +112,7 @@ func (t *test) create(ctx context.Context, l *load, gpu int) error {
 	if err != nil {
 		return err
 	}
+	opts = append(opts, oci.WithAnnotations(l.annotations))
 	l.Container, err = rig.New(ctx, t.d, rig.Spec{ID: t.id("gpu"), Runtime: runtimeName, Image: t.image, Args: l.args, Opts: opts})
 	if err == nil {
 		t.cleanup(l.Remove)
@@ -109,7 +124,7 @@ func (t *test) create(ctx context.Context, l *load, gpu int) error {
 // ID, and waits until it is at work again.
 func (t *test) restored(ctx context.Context, of *load, dir string, gpu int) (*load, rig.Restored, error) {
 	var took rig.Restored
-	l := &load{args: of.args, ranks: of.ranks, book: of.book}
+	l := &load{args: of.args, annotations: of.annotations, ranks: of.ranks, book: of.book}
 	err := t.create(ctx, l, gpu)
 	if err == nil {
 		took, err = l.Restore(ctx, dir)

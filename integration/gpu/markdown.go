@@ -48,6 +48,9 @@ func (r *Run) markdown(w io.Writer) {
 	if len(r.Timings) > 0 {
 		r.timings(w)
 	}
+	if r.Host.Doctor != "" {
+		fmt.Fprintf(w, "\n## hetgpu doctor\n\n```\n%s\n```\n", strings.TrimSpace(r.Host.Doctor))
+	}
 }
 
 func (h *Host) markdown(w io.Writer, started time.Time) {
@@ -90,7 +93,7 @@ touched beforehand. Medians in seconds; the target is at most %.1f s more than b
 	fmt.Fprintln(w)
 	for _, t := range r.Timings {
 		if t.LeftOut > 0 {
-			fmt.Fprintf(w, "- %s: %d repetitions left out for lack of time\n", t.Name(), t.LeftOut)
+			fmt.Fprintf(w, "- %s: %d repetitions left out, for lack of time or after errors\n", t.Name(), t.LeftOut)
 		}
 		for _, e := range t.Errors {
 			fmt.Fprintf(w, "- %s: **failed**: %s\n", t.Name(), cell(e))

@@ -110,12 +110,16 @@ func (r *Run) Failed() bool {
 			return true
 		}
 	}
+	return r.errors() > 0
+}
+
+// errors counts the timings that could not be taken.
+func (r *Run) errors() int {
+	n := 0
 	for _, t := range r.Timings {
-		if len(t.Errors) > 0 {
-			return true
-		}
+		n += len(t.Errors)
 	}
-	return false
+	return n
 }
 
 // timing returns the entry of a series, a new one if there is none.

@@ -78,6 +78,9 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.work == "" {
+		s.work = onRealDisk(os.TempDir(), "/var/tmp")
+	}
 	if s.work, err = os.MkdirTemp(s.work, "hgpu"); err != nil {
 		return err
 	}
@@ -105,8 +108,19 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if s.ck, err = s.startCheckpointer(ctx); err != nil {
 		return err
 	}
-	s.run.Host, err = s.describeHost(ctx)
-	return errors.Join(err, s.save())
+	s.run.Host = s.describeHost(ctx)
+	return s.save()
+}
+
+// onRealDisk returns the first directory that is not in memory, else the first.
+func onRealDisk(dirs ...string) string {
+	for _, dir := range dirs {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err == nil && fs.Type != unix.TMPFS_MAGIC {
+			return dir
+		}
+	}
+	return dirs[0]
 }
 
 func (s *suite) startDaemon(ctx context.Context, path []string) error {

@@ -17,8 +17,11 @@ import (
 )
 
 const (
-	// pairTimeout bounds one checkpoint and restore by the shim and one by hand.
-	pairTimeout = 6 * time.Minute
+	// sampleTimeout bounds one checkpoint and restore, with more for each GiB.
+	sampleTimeout, sampleTimeoutPerGiB = 45 * time.Second, 6 * time.Second
+	// maxErrors is after how many failures nothing more is timed: what fails
+	// twice fails always, and takes long to do so.
+	maxErrors = 2
 	// firstPair is the guess of how long the first pair takes, before there is
 	// anything to tell it from: a start, and for each GiB twice what the driver
 	// and CRIU need (facts/measured.md).
@@ -70,6 +73,10 @@ func schedule(all []series) []series {
 // first changes each time.
 func (s *suite) timePair(ctx context.Context, one series) {
 	timing := s.run.timing(one)
+	if s.run.errors() >= maxErrors {
+		timing.LeftOut++
+		return
+	}
 	if need := s.expect(one); time.Now().Add(need).After(s.deadline) {
 		s.say("%s: left out, it would take %s", timing.Name(), need.Round(time.Second))
 		timing.LeftOut++
@@ -82,7 +89,7 @@ func (s *suite) timePair(ctx context.Context, one series) {
 	for i := range methods {
 		which := (i + first) % len(methods)
 		var sample Sample
-		_, err := s.attempt(ctx, row{timeout: pairTimeout, test: func(ctx context.Context, t *test) (string, error) {
+		_, err := s.attempt(ctx, row{timeout: one.timeout(), test: func(ctx context.Context, t *test) (string, error) {
 			var err error
 			sample, err = methods[which](ctx, t, one)
 			return "", err
@@ -99,6 +106,10 @@ func (s *suite) timePair(ctx context.Context, one series) {
 	if err := s.save(); err != nil {
 		s.say("write the report: %v", err)
 	}
+}
+
+func (one series) timeout() time.Duration {
+	return sampleTimeout + time.Duration(one.mib)*sampleTimeoutPerGiB/1024
 }
 
 // expect is how long a pair will take, by the ones that were timed.
