@@ -112,12 +112,13 @@ func TestFileLog(t *testing.T) {
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		file := filepath.Join(t.TempDir(), "sub", "log")
-		s := shell(bothStreams)
+		// It stays until all has arrived: the stock shim closes the file with
+		// the first of the two streams that ends (process/io.go, copyPipes).
+		s := shell(bothStreams + "; sleep 1000")
 		s.io = cio.LogFile(file)
 		c := d.run(ctx, t, s)
-		c.waitExit(ctx)
-		c.delete(ctx)
 		waitFile(ctx, t, file, "to stdout\n", "to stderr\n")
+		c.stop(ctx)
 		d.expectNothingLeft(t)
 	})
 }
