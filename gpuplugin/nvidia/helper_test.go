@@ -322,7 +322,7 @@ func TestHelperEndsWithItsShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(pidfd) //nolint:errcheck // read only
+	defer unix.Close(pidfd)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
