@@ -76,7 +76,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	d.say("The program %s.", d.program.what)
-	if d.Daemon, err = testbed.Start(ctx, testbed.Config{Path: path}); err != nil {
+	if d.Daemon, err = testbed.Start(ctx, testbed.Config{Path: path, Env: d.program.env}); err != nil {
 		return err
 	}
 	defer func() {

@@ -22,8 +22,9 @@ const compileTimeout = time.Minute
 // program is what the demo runs.
 type program struct {
 	what string
-	// args are its arguments, flags those of "ctr run" that it needs.
-	args, flags []string
+	// args are its arguments, flags those of "ctr run" that it needs, and env
+	// is what the device helper needs.
+	args, flags, env []string
 	image       testbed.Image
 	// format is how its lines give their number.
 	format string
@@ -80,10 +81,15 @@ func cudaProgram(ctx context.Context, scratch string, image testbed.Image) (prog
 		what: "changes 256 MiB of GPU memory by a CUDA kernel at each line, and checks every word of it",
 		args: []string{"gpuload", "-b", "256"}, image: image, format: "rank 0 tick %d",
 		flags: []string{"--env", "LD_LIBRARY_PATH=/lib", "--env", "CUDA_CACHE_DISABLE=1"},
+		env:   []string{"HETGPU_LIBCUDA=" + libcuda, "HETGPU_LIBNVML=" + filepath.Join(filepath.Dir(libcuda), "libnvidia-ml.so.1")},
 	}
-	for _, device := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0"} {
-		if _, err := os.Stat(filepath.Join("/dev", device)); err == nil {
-			p.flags = append(p.flags, "--device", filepath.Join("/dev", device))
+	gpus, err := filepath.Glob("/dev/nvidia[0-9]*")
+	if err != nil || len(gpus) == 0 {
+		return program{}, errors.New("/dev has nvidiactl, but no GPU")
+	}
+	for _, device := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", gpus[0]} {
+		if _, err := os.Stat(device); err == nil {
+			p.flags = append(p.flags, "--device", device)
 		}
 	}
 	return p, nil
@@ -123,24 +129,24 @@ func addLibraries(ctx context.Context, files map[string]string, program, libcuda
 	return nil
 }
 
-// findLibrary finds a library as the dynamic linker does.
+// findLibrary finds a library as the dynamic linker does, or else where hosts
+// for containers have their driver's.
 func findLibrary(ctx context.Context, name string) (string, error) {
-	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+	dirs := filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
+	if out, err := tool(ctx, "ldconfig", "-p"); err == nil {
+		for line := range strings.Lines(out) {
+			entry, file, ok := strings.Cut(strings.TrimSpace(line), " => ")
+			if ok && strings.HasPrefix(entry, name+" (") && strings.Contains(entry, "x86-64") {
+				dirs = append(dirs, filepath.Dir(file))
+			}
+		}
+	}
+	for _, dir := range append(dirs, "/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64") {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return filepath.Join(dir, name), nil
 		}
 	}
-	out, err := tool(ctx, "ldconfig", "-p")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(out) {
-		entry, file, ok := strings.Cut(strings.TrimSpace(line), " => ")
-		if ok && strings.HasPrefix(entry, name+" (") && strings.Contains(entry, "x86-64") {
-			return file, nil
-		}
-	}
-	return "", fmt.Errorf("the dynamic linker finds no %s: %w", name, errors.ErrUnsupported)
+	return "", fmt.Errorf("find %s: %w", name, os.ErrNotExist)
 }
 
 func tool(ctx context.Context, name string, args ...string) (string, error) {
