@@ -25,7 +25,7 @@ type program struct {
 	// args are its arguments, flags those of "ctr run" that it needs, and env
 	// is what the device helper needs.
 	args, flags, env []string
-	image       testbed.Image
+	image            testbed.Image
 	// format is how its lines give their number.
 	format string
 }
