@@ -168,8 +168,8 @@ func (e *Engine) suspendOne(ctx context.Context, p gpuplugin.Process) error {
 }
 
 // Resume restores the processes to their devices or those of the map, all at
-// the same time, and lets those go on that are to be running. After a failure
-// the others are resumed nevertheless; the caller decides what then.
+// the same time, and then lets those go on that are to be running. After a
+// failure none goes on; the caller decides what then.
 func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {
 	if moves(devices) {
 		if err := refuseParked(procs); err != nil {
@@ -178,24 +178,29 @@ func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices 
 	} else {
 		devices = nil
 	}
-	return errors.Join(each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
+	errs := each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
 		if p.State == gpuplugin.StateCheckpointed {
 			return nil
 		}
-		return e.resumeOne(ctx, p, devices)
+		return e.restoreOne(ctx, p, devices)
+	})
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return errors.Join(each(ctx, inState(procs, gpuplugin.StateRunning), "unlock", func(ctx context.Context, p gpuplugin.Process) error {
+		ctx, cancel := e.outlive(ctx, e.cfg.stepTimeout)
+		defer cancel()
+		return e.driver.Unlock(ctx, p.PID)
 	})...)
 }
 
-func (e *Engine) resumeOne(ctx context.Context, p gpuplugin.Process, devices gpuplugin.DeviceMap) error {
+func (e *Engine) restoreOne(ctx context.Context, p gpuplugin.Process, devices gpuplugin.DeviceMap) error {
 	ctx, cancel := e.outlive(ctx, e.cfg.stepTimeout)
 	defer cancel()
 	start := time.Now()
 	err := e.driver.Restore(ctx, p.PID, devices)
 	e.trace(ctx, p.PID, "restore", start)
-	if err != nil || p.State == gpuplugin.StateLocked {
-		return err
-	}
-	return e.driver.Unlock(ctx, p.PID)
+	return err
 }
 
 // refuseParked fails for processes that somebody else had checkpointed before
@@ -227,17 +232,19 @@ func moves(devices gpuplugin.DeviceMap) bool {
 // left to Undo, whose question for the process's state waits in the driver
 // until the call is done.
 func (e *Engine) outlive(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-out.Done():
 		case <-time.After(e.cfg.grace):
-			cancel()
+			cancel(context.Cause(ctx))
 		}
 	})
-	return out, func() {
+	limited, end := context.WithTimeout(out, timeout)
+	return limited, func() {
 		stop()
-		cancel()
+		end()
+		cancel(context.Canceled)
 	}
 }
 

@@ -334,7 +334,7 @@ func TestHang(t *testing.T) {
 }
 
 func TestUndo(t *testing.T) {
-	t.Run("goes on after an error", func(t *testing.T) {
+	t.Run("none goes on after an error", func(t *testing.T) {
 		m, e, procs := four(t)
 		if err := e.Suspend(t.Context(), procs); err != nil {
 			t.Fatal(err)
@@ -414,7 +414,7 @@ func TestResume(t *testing.T) {
 		}
 		wantStates(t, m, map[int]gpuplugin.State{1: running, 2: locked, 3: running, 4: running})
 	})
-	t.Run("goes on after an error", func(t *testing.T) {
+	t.Run("none goes on after an error", func(t *testing.T) {
 		m, e, procs := four(t)
 		if err := e.Suspend(t.Context(), procs); err != nil {
 			t.Fatal(err)
@@ -424,7 +424,7 @@ func TestResume(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "GPU restore of process 2") {
 			t.Errorf("err = %v", err)
 		}
-		wantStates(t, m, map[int]gpuplugin.State{1: running, 2: checkpointed, 3: running, 4: running})
+		wantStates(t, m, map[int]gpuplugin.State{1: locked, 2: checkpointed, 3: locked, 4: locked})
 	})
 	t.Run("moves nothing that another tool suspended", func(t *testing.T) {
 		m, e, procs := four(t)

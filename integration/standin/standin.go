@@ -119,7 +119,8 @@ func (m *Machine) Env() []string {
 // DevDir has the device nodes, for processes outside of a container.
 func (m *Machine) DevDir() string { return filepath.Join(m.Dir, "dev") }
 
-// UsedBytes is the device memory of a GPU that processes have.
+// UsedBytes is the device memory of a GPU that processes have. What a process
+// that is gone has left is nobody's.
 func (m *Machine) UsedBytes(uuid string) (uint64, error) {
 	files, err := filepath.Glob(filepath.Join(m.Dir, "owners", "*", uuid+".*"))
 	if err != nil {
@@ -127,6 +128,9 @@ func (m *Machine) UsedBytes(uuid string) (uint64, error) {
 	}
 	var sum uint64
 	for _, f := range files {
+		if !ownerAlive(filepath.Dir(f)) {
+			continue
+		}
 		info, err := os.Stat(f)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -137,6 +141,16 @@ func (m *Machine) UsedBytes(uuid string) (uint64, error) {
 		sum += uint64(info.Size())
 	}
 	return sum, nil
+}
+
+// ownerAlive tells whether a process holds the lock on an owner's directory.
+func ownerAlive(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
 }
 
 // Call is one line of the log of the checkpoint API.

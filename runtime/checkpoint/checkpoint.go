@@ -100,6 +100,8 @@ type saving struct {
 	undo   rollback
 	frozen bool
 	procs  []gpuplugin.Process
+	// trouble is why the container came back only at the second try.
+	trouble error
 }
 
 // Checkpoint fills r.Dir with a snapshot. On error the container is in the
@@ -169,14 +171,13 @@ func (s *saving) refreeze(ctx context.Context) error {
 // the driver's checkpoint and the dump nothing of the processes should change,
 // and a container that is to end must not run once its state was taken.
 func (s *saving) freeze(ctx context.Context) error {
-	if err := s.run(ctx, PhaseFreeze, s.Cgroup.Freeze); err != nil {
-		return err
+	// Before it is tried: one that did not end in time leaves some of the
+	// processes frozen. A container without GPU state that was found frozen was
+	// never thawed.
+	if !s.frozen || len(s.procs) > 0 {
+		s.undo.add(PhaseThaw, s.Cgroup.Thaw)
 	}
-	if s.frozen && len(s.procs) == 0 {
-		return nil // as it was found
-	}
-	s.undo.add(PhaseThaw, s.Cgroup.Thaw)
-	return nil
+	return s.run(ctx, PhaseFreeze, s.Cgroup.Freeze)
 }
 
 func (s *saving) suspend(ctx context.Context) error {
@@ -365,7 +366,7 @@ func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) err
 		return errors.Join(sealErr, resumeErr)
 	}
 	if err := s.writeManifest(ctx); err != nil {
-		return errors.Join(err, resumeErr)
+		return errors.Join(err, resumeErr, s.trouble)
 	}
 	if resumeErr != nil {
 		// The only good copy of the state may be this one.
@@ -397,6 +398,7 @@ func (s *saving) resume(ctx context.Context) error {
 	if again := stopped.run(ctx); again != nil {
 		return errors.Join(err, again)
 	}
+	s.trouble = err
 	log.G(ctx).WithError(err).Warn("the container is back, at the second try")
 	return nil
 }

@@ -43,7 +43,7 @@ type GPU interface {
 	Suspend(ctx context.Context, procs []gpuplugin.Process) error
 	// Resume puts suspended processes back on their devices, or on those that
 	// the map names, and each into the state that its Process.State says.
-	// An error leaves the others resumed; the caller decides what then.
+	// None goes on before all are back; after an error the caller decides.
 	Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error
 	// Undo returns every process to the state in which it was found
 	// (Process.State), whatever it is in now. It goes on after an error and
