@@ -17,5 +17,7 @@ if [ "${1:-}" = --fix ]; then
 	exec "$golangci" run --fix
 fi
 go mod tidy -diff
+# The daemon of the tests and the module have to be of one version.
+grep -q "containerd/v2 v$CONTAINERD_VERSION\$" go.mod || die "go.mod depends on another containerd than $CONTAINERD_VERSION (hack/versions.env)"
 "$golangci" config verify
 exec "$golangci" run
