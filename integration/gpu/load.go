@@ -22,6 +22,8 @@ const (
 	// tickTimeout is how long a program may take for them: each takes 0.1 s,
 	// and the first one comes when the driver is ready and the memory is full.
 	tickTimeout = 20 * time.Second
+	// standInTickTimeout is for a GPU that is one thread of a busy machine.
+	standInTickTimeout = 2 * time.Minute
 )
 
 // tick is a line of gpuload: so much the numbers on the device added up to.
@@ -79,6 +81,7 @@ type load struct {
 	annotations map[string]string
 	ranks       int
 	book        book
+	patience    time.Duration
 }
 
 func newLoad(ranks int, args ...string) *load {
@@ -108,6 +111,10 @@ func (t *test) launch(ctx context.Context, l *load) error {
 }
 
 func (t *test) create(ctx context.Context, l *load, gpu int) error {
+	l.patience = tickTimeout
+	if t.gpu.machine != nil {
+		l.patience = standInTickTimeout
+	}
 	opts, err := t.container(gpu)
 	if err != nil {
 		return err
@@ -137,7 +144,7 @@ func (t *test) restored(ctx context.Context, of *load, dir string, gpu int) (*lo
 
 // more waits until each rank has done n more ticks, and checks all of them.
 func (l *load) more(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, tickTimeout, fmt.Errorf("no %d ticks in %s", n, tickTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("no %d ticks in %s", n, l.patience))
 	defer cancel()
 	before, err := parse(l.Out.Lines())
 	if err != nil {

@@ -248,7 +248,7 @@ func (t *test) attach(ctx context.Context, id string, of *load) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &load{Container: &rig.Container{ID: id, Out: rig.NewOutput(), Err: rig.NewOutput()}, ranks: of.ranks, book: of.book}
+	l := &load{Container: &rig.Container{ID: id, Out: rig.NewOutput(), Err: rig.NewOutput()}, ranks: of.ranks, book: of.book, patience: of.patience}
 	cmd.Stdout, cmd.Stderr = l.Out, l.Err
 	if err := cmd.Start(); err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (s *suite) timePair(ctx context.Context, one series) {
 	for i := range methods {
 		which := (i + first) % len(methods)
 		var sample Sample
-		_, err := s.attempt(ctx, row{timeout: one.timeout(), test: func(ctx context.Context, t *test) (string, error) {
+		_, err := s.attempt(ctx, row{timeout: s.sampleTimeout(one), test: func(ctx context.Context, t *test) (string, error) {
 			var err error
 			sample, err = methods[which](ctx, t, one)
 			return "", err
@@ -108,8 +108,12 @@ func (s *suite) timePair(ctx context.Context, one series) {
 	}
 }
 
-func (one series) timeout() time.Duration {
-	return sampleTimeout + time.Duration(one.mib)*sampleTimeoutPerGiB/1024
+func (s *suite) sampleTimeout(one series) time.Duration {
+	timeout := sampleTimeout + time.Duration(one.mib)*sampleTimeoutPerGiB/1024
+	if s.gpu.machine != nil {
+		timeout *= 5 // a GPU that is one thread of a busy machine
+	}
+	return timeout
 }
 
 // expect is how long a pair will take, by the ones that were timed.
