@@ -9,29 +9,47 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 )
 
 // defaultDeviceMode is runc's for a device whose spec has none (runc 1.5,
 // libcontainer/specconv).
 const defaultDeviceMode = 0o666
 
-// addDevices makes the device nodes of the container's spec that its /dev
-// lacks. CRIU brings back the /dev of the container that was saved, and that
-// may have had other GPUs.
-func addDevices(pid int, devices []specs.LinuxDevice) error {
+// rewriteDevices makes a restored container's /dev that of its own spec: CRIU
+// brings back the /dev of the container that was saved, and that may have had
+// other GPUs. The ones that the new container does not have go: without being
+// told, the driver takes the devices that a process can open one by one, and in
+// a privileged container it could open them.
+func rewriteDevices(pid int, devices []specs.LinuxDevice, saved []gpuplugin.Device, minors []int) error {
 	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(pid), "root"))
 	if err != nil {
-		return fmt.Errorf("add the container's devices: %w", err)
+		return fmt.Errorf("rewrite the container's devices: %w", err)
 	}
 	defer func() { _ = root.Close() }()
 	for _, d := range devices {
 		if err := addDevice(root, d); err != nil {
 			return fmt.Errorf("add the container's device %s: %w", d.Path, err)
+		}
+	}
+	if len(minors) == 0 {
+		return nil // a hook decides what it has
+	}
+	for _, d := range saved {
+		name := fmt.Sprintf("dev/nvidia%d", d.Minor)
+		info, err := root.Lstat(name)
+		if slices.Contains(minors, d.Minor) || err != nil || info.Mode()&os.ModeCharDevice == 0 {
+			continue
+		}
+		if err := root.Remove(name); err != nil {
+			return fmt.Errorf("remove the saved container's device /%s: %w", name, err)
 		}
 	}
 	return nil

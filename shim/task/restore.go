@@ -110,7 +110,7 @@ func (s *service) finish(ctx context.Context, c *container) error {
 		return err
 	}
 	if c.restore.HasGPU() {
-		if err := addDevices(running.Init, c.devices); err != nil {
+		if err := rewriteDevices(running.Init, c.devices, c.restore.Manifest().Devices, c.gpus.NVIDIAMinors); err != nil {
 			return err
 		}
 	}
