@@ -86,6 +86,31 @@ func (p *patient) expectUnharmed(ctx context.Context) {
 	p.expectRunsOn(ctx)
 }
 
+// startOver forgets a checkpoint that succeeded.
+func (p *patient) startOver() { p.dir = filepath.Join(p.t.TempDir(), "snapshot") }
+
+// expectNoProcess fails if anything is left running, or has run, in a container
+// whose restore failed.
+func expectNoProcess(ctx context.Context, t *testing.T, c *container) {
+	t.Helper()
+	err := testbed.Eventually(ctx, "no process is left", func() error {
+		procs, err := c.d.Processes()
+		errs := []error{err, c.d.strayCRIU()}
+		for _, p := range procs {
+			if p.Container {
+				errs = append(errs, fmt.Errorf("process %d is left: %s", p.PID, p.Command))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if out := c.stdout.String(); out != "" {
+		t.Errorf("it ran and wrote %q", out)
+	}
+}
+
 // expectRunsOn fails unless the patient runs, with each of its GPU processes.
 func (p *patient) expectRunsOn(ctx context.Context) {
 	p.t.Helper()
@@ -119,6 +144,28 @@ func (p *patient) strays() error {
 		case proc.Container, name == "containerd-shim-hetgpu-v2", name == "hetgpu-gpu":
 		default:
 			errs = append(errs, fmt.Errorf("process %d is left: %s", proc.PID, proc.Command))
+		}
+	}
+	return errors.Join(append(errs, p.d.strayCRIU())...)
+}
+
+// strayCRIU tells of CRIU processes that work for the daemon. They overwrite
+// their environment; what they have open tells whose they are.
+func (d *daemon) strayCRIU() error {
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	errs := []error{err}
+	for _, name := range names {
+		if comm, err := os.ReadFile(name); err != nil || string(comm) != "criu\n" {
+			continue // or gone meanwhile
+		}
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(name), "fd/*"))
+		errs = append(errs, err)
+		ours := slices.ContainsFunc(files, func(file string) bool {
+			to, err := os.Readlink(file)
+			return err == nil && strings.HasPrefix(to, d.Dir+"/")
+		})
+		if ours {
+			errs = append(errs, fmt.Errorf("CRIU is left: %s", filepath.Dir(name)))
 		}
 	}
 	return errors.Join(errs...)
