@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -30,10 +29,6 @@ const bufSize = 256 << 10
 const filesAtOnce = 16
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufSize); return &b }}
-
-// processors is the number of chunks that are hashed at once. One processor
-// is left to whoever asks the shim for the container's state meanwhile.
-func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 
 // slots limits what is done at once, over all files of one operation.
 type slots chan struct{}

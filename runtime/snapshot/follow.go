@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -29,9 +30,9 @@ const (
 	flushStep = 32 << 20
 )
 
-// Follower computes digests of a dump's files while they are being written,
-// and starts writing them to disk, so that little is left to do after the
-// dump.
+// Follower starts writing a dump's files to disk while they are being written,
+// and on a machine with few processors also computes their digests meanwhile,
+// so that little is left to do after the dump.
 //
 // Only pages-*.img are followed, and only those that appear after [Follow]:
 // CRIU appends to them and never goes back. A chunk is hashed once the file
@@ -42,6 +43,8 @@ type Follower struct {
 	dir   string
 	old   map[string]bool
 	slots slots
+	// beside says that digests are computed beside the dump.
+	beside bool
 
 	cancel context.CancelFunc
 	quit   chan struct{}
@@ -74,7 +77,7 @@ func Follow(ctx context.Context, dir string) (*Follower, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Follower{
-		dir: dir, old: before.names, slots: make(slots, processors()),
+		dir: dir, old: before.names, slots: make(slots, processors()), beside: runtime.NumCPU() < manyProcessors,
 		cancel: cancel, quit: make(chan struct{}),
 		flush: make(chan *growing, filesAtOnce), files: map[string]*growing{},
 	}
@@ -145,7 +148,7 @@ func (f *Follower) look(ctx context.Context, name string) {
 		return
 	}
 	g.size = info.Size()
-	for int64(g.next+1)*ChunkSize+settle <= g.size && f.idle() {
+	for int64(g.next+1)*ChunkSize+settle <= g.size && f.beside && f.idle() {
 		i := g.next
 		g.next++
 		f.done.Go(func() {
@@ -217,6 +220,10 @@ func (f *Follower) flushAll() {
 func (f *Follower) Seal(ctx context.Context) ([]File, error) {
 	defer f.Stop()
 	f.finish()
+	if !f.beside {
+		defer boost()()
+		f.slots = make(slots, processors())
+	}
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil, fmt.Errorf("seal the snapshot: %w", err)
