@@ -32,6 +32,9 @@ const Root = "/sys/fs/cgroup"
 // it by a file notification on the unified hierarchy only.
 const poll = time.Millisecond
 
+// killFreeze is how long a kill waits for the processes to stand still.
+const killFreeze = time.Second
+
 // Cgroup is the control group of one container.
 type Cgroup struct {
 	dir     string
@@ -70,6 +73,32 @@ func of(proc, root string, pid int, unified bool) (*Cgroup, error) {
 		}
 	}
 	return nil, fmt.Errorf("find the cgroup of process %d: %s names no freezer", pid, name)
+}
+
+// Named returns the process's group or, if that lies below it, the one that
+// runc made for the container: programs such as systemd and docker:dind move
+// themselves into groups of their own. The path is the spec's cgroupsPath,
+// PATH/NAME or SLICE:PREFIX:NAME (runc, docs/systemd.md); of it only the last
+// directory counts. Where that is not found, the answer is that of [Of].
+func Named(pid int, cgroupsPath string) (*Cgroup, error) {
+	c, err := Of(pid)
+	if err != nil {
+		return nil, err
+	}
+	return c.named(cgroupsPath), nil
+}
+
+func (c *Cgroup) named(cgroupsPath string) *Cgroup {
+	name := filepath.Base(cgroupsPath)
+	if parts := strings.Split(cgroupsPath, ":"); len(parts) == 3 && !strings.Contains(cgroupsPath, "/") {
+		name = parts[1] + "-" + parts[2] + ".scope"
+	}
+	for dir := c.dir; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == name {
+			return &Cgroup{dir: dir, unified: c.unified}
+		}
+	}
+	return c
 }
 
 // Path returns the group's directory.
@@ -140,24 +169,27 @@ func (c *Cgroup) settled(frozen bool) (bool, error) {
 	return strings.Contains(string(data), want), err
 }
 
-// Kill ends every process of the group. It freezes them first, so that none
-// can fork away.
+// Kill sends SIGKILL to every process of the group and leaves it thawed. It
+// freezes them first, so that none can fork away; one that can't be frozen in
+// time, in a driver's call perhaps, gets the signal all the same. A group that is
+// gone has no processes.
 func (c *Cgroup) Kill(ctx context.Context) error {
-	if err := c.Freeze(ctx); err != nil {
-		return err
-	}
+	fctx, cancel := context.WithTimeoutCause(ctx, killFreeze, fmt.Errorf("not frozen within %s", killFreeze))
+	defer cancel()
+	// Not being able to freeze them is no reason to let them live.
+	_ = c.Freeze(fctx)
 	pids, err := c.PIDs()
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, pid := range pids {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("kill process %d: %w", pid, err))
 		}
 	}
 	// On version 1 a frozen process dies once it is thawed.
-	return errors.Join(append(errs, c.Thaw(ctx))...)
+	if err := c.Thaw(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // PIDs returns every process of the group and of the groups below it, in the

@@ -160,3 +160,43 @@ func TestPIDs(t *testing.T) {
 		t.Errorf("a group that is gone has %v, %v", pids, err)
 	}
 }
+
+func TestNamed(t *testing.T) {
+	for _, tc := range []struct{ dir, path, want string }{
+		{"/g/default/c", "/default/c", "/g/default/c"},
+		{"/g/default/c/init.scope", "/default/c", "/g/default/c"},
+		{"/g/default/c/a/b", "/default/c", "/g/default/c"},
+		{"/g/system.slice/ctr-c.scope/init", "system.slice:ctr:c", "/g/system.slice/ctr-c.scope"},
+		{"/g/elsewhere", "/default/c", "/g/elsewhere"},
+		{"/g/elsewhere", "", "/g/elsewhere"},
+	} {
+		if got := (&Cgroup{dir: tc.dir}).named(tc.path).dir; got != tc.want {
+			t.Errorf("%s of %s: %s, want %s", tc.path, tc.dir, got, tc.want)
+		}
+	}
+}
+
+// What can't be frozen is killed nevertheless.
+func TestKillWithoutFreeze(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // a freezer that never gets there
+	for name, text := range map[string]string{
+		"cgroup.freeze": "0\n", "cgroup.events": "frozen 0\n", "cgroup.procs": strconv.Itoa(cmd.Process.Pid) + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&Cgroup{dir: dir, unified: true}).Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process ended with %v", err)
+	}
+	if err := (&Cgroup{dir: filepath.Join(dir, "gone"), unified: true}).Kill(t.Context()); err != nil {
+		t.Errorf("a group that is gone: %v", err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -45,8 +46,11 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 // Run runs the command to its end. If ctx ended meanwhile, the error is its
 // cause; else a failure is an [ExitError].
 func Run(ctx context.Context, cmd *exec.Cmd) error {
-	// The thread that starts a program with a parent-death signal must live
-	// as long as the program, which StartLocked sees to.
+	// The program gets its parent-death signal when the thread that started it
+	// dies. Threads do end: containerd's reaper unlocks the one that it starts
+	// on, and Go ends those whose goroutine ends while it is locked.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	ec, err := runc.Monitor.StartLocked(cmd)
 	if err != nil {
 		if ctx.Err() != nil {
