@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
-	"strconv"
 	"strings"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	gorunc "github.com/containerd/go-runc"
 	"github.com/containerd/log"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
@@ -154,38 +151,6 @@ func (c *container) kill(ctx context.Context) error {
 		return fmt.Errorf("end the container whose restore failed: %w", err)
 	}
 	return nil
-}
-
-// nameHost gives a restored container its own hostname: CRIU restores the one
-// that was saved.
-func (c *container) nameHost(pid int) error {
-	m := c.restore.Manifest()
-	if m == nil || !c.ownUTS || c.saved.Hostname == "" || c.saved.Hostname == m.Container.Hostname {
-		return nil
-	}
-	done := make(chan error)
-	go func() {
-		// The thread is in the container's namespace then, so it ends with
-		// this function: it stays locked.
-		goruntime.LockOSThread()
-		done <- setHostname(pid, c.saved.Hostname)
-	}()
-	if err := <-done; err != nil {
-		return fmt.Errorf("set the hostname %s: %w", c.saved.Hostname, err)
-	}
-	return nil
-}
-
-func setHostname(pid int, name string) error {
-	ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "ns", "uts"))
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil {
-		return err
-	}
-	return unix.Sethostname([]byte(name))
 }
 
 // removeTemporary removes the directory into which containerd unpacked the
