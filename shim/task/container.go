@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/process"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
@@ -63,9 +65,12 @@ type container struct {
 	// restore is not nil for a container that is created from a checkpoint.
 	restore *checkpoint.Restore
 
-	mu      sync.Mutex
-	pid     int        // guarded by mu
-	current *operation // guarded by mu
+	mu  sync.Mutex
+	pid int // guarded by mu
+	// group is recorded once: the container's programs may move, and after its
+	// end the PID may be another's.
+	group   processGroup // guarded by mu
+	current *operation   // guarded by mu
 	// paused is what Pause locked, in the state in which it was found.
 	paused []gpuplugin.Process // guarded by mu
 	// pausedAt is when Pause ended, zero when the container runs.
@@ -176,28 +181,57 @@ func (c *container) readSpec(spec *specs.Spec) {
 
 func (c *container) criuConfig() string { return filepath.Join(c.bundle, criuConfigName) }
 
+// processGroup is a control group. All of a container's processes are in its
+// own or in one below it.
+type processGroup interface {
+	checkpoint.Freezer
+	Path() string
+}
+
+// setPID records the first process, and on the first call its control group.
 func (c *container) setPID(pid int) {
+	if pid == 0 {
+		return // created from a checkpoint, it has none yet
+	}
+	group, err := cgroup.Named(pid, c.saved.CgroupsPath)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pid = pid
+	if err == nil && c.group == nil {
+		c.group = group
+	}
 }
 
-// running returns the container as the state machine wants it.
+// running returns the container as the state machine wants it. Whether it does
+// run the stock service knows ([service.standing]).
 func (c *container) running() (*checkpoint.Container, error) {
 	c.mu.Lock()
-	pid := c.pid
+	pid, group := c.pid, c.group
 	c.mu.Unlock()
-	if pid == 0 {
+	if pid == 0 || group == nil {
 		return nil, fmt.Errorf("container %s is not running: %w", c.id, errdefs.ErrFailedPrecondition)
-	}
-	group, err := cgroup.Of(pid)
-	if err != nil {
-		return nil, fmt.Errorf("container %s is not running: %w: %w", c.id, err, errdefs.ErrFailedPrecondition)
 	}
 	return &checkpoint.Container{
 		Init: pid, GPU: c.gpu, Cgroup: group, Runtime: unprobed{&c.runc, group, c.guard},
 		Minors: c.gpus.NVIDIAMinors, Timeout: c.timeout,
 	}, nil
+}
+
+// standing fails unless the container's processes are there. Its PID may be a
+// stranger's otherwise, so this comes before anything is done to them.
+func (s *service) standing(ctx context.Context, c *container) error {
+	return isStanding(s.TTRPCTaskService.State(ctx, &taskapi.StateRequest{ID: c.id}))
+}
+
+func isStanding(st *taskapi.StateResponse, err error) error {
+	if err != nil {
+		return errgrpc.ToNative(err)
+	}
+	switch st.Status {
+	case tasktypes.Status_RUNNING, tasktypes.Status_PAUSED, tasktypes.Status_PAUSING:
+		return nil
+	}
+	return fmt.Errorf("the container is %s: %w", strings.ToLower(st.Status.String()), errdefs.ErrFailedPrecondition)
 }
 
 // stateDuring is the answer to State while the stock service could not give

@@ -34,7 +34,7 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 		return nil, status(err)
 	}
 	defer end()
-	procs, err := c.lockGPUs(ctx)
+	procs, err := s.lockGPUs(ctx, c)
 	if err != nil {
 		return nil, status(fmt.Errorf("pause %s: %w", r.ID, err))
 	}
@@ -52,12 +52,15 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 }
 
 // lockGPUs makes the container's GPUs idle.
-func (c *container) lockGPUs(ctx context.Context) ([]gpuplugin.Process, error) {
+func (s *service) lockGPUs(ctx context.Context, c *container) ([]gpuplugin.Process, error) {
 	if c.gpu.Engine() == snapshot.EngineNone {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseTimeout, fmt.Errorf("GPU work did not end within %s", pauseTimeout))
 	defer cancel()
+	if err := s.standing(ctx, c); err != nil {
+		return nil, err
+	}
 	running, err := c.running()
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.St
 		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Error("restore failed")
 		return nil, fmt.Errorf("restore %s from %s: %w", c.id, c.request.Checkpoint, err)
 	}
-	s.watchOOM(ctx, c.id, int(resp.Pid))
+	s.watchOOM(ctx, c, int(resp.Pid))
 	c.removeTemporary(ctx)
 	return resp, nil
 }

@@ -6,6 +6,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/cgroups/v3"
 	"github.com/containerd/cgroups/v3/cgroup1"
@@ -20,6 +21,7 @@ import (
 	"github.com/containerd/log"
 	"github.com/containerd/typeurl/v2"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 )
 
@@ -34,10 +36,14 @@ func (s *service) Stats(ctx context.Context, r *taskapi.StatsRequest) (*taskapi.
 	if c == nil || c.restore == nil {
 		return s.TTRPCTaskService.Stats(ctx, r)
 	}
-	c.mu.Lock()
-	pid := c.pid
-	c.mu.Unlock()
-	group, err := groupOf(pid)
+	if err := isStanding(s.State(ctx, &taskapi.StateRequest{ID: r.ID})); err != nil {
+		return nil, status(fmt.Errorf("metrics of %s: %w", r.ID, err))
+	}
+	running, err := c.running()
+	if err != nil {
+		return nil, status(fmt.Errorf("metrics of %s: %w", r.ID, err))
+	}
+	group, err := c.metrics(running.Init)
 	if err != nil {
 		return nil, status(fmt.Errorf("metrics of %s: %w: %w", r.ID, err, errdefs.ErrNotFound))
 	}
@@ -58,16 +64,20 @@ type group struct {
 	v2 *cgroup2.Manager
 }
 
-func groupOf(pid int) (g group, err error) {
+// metrics finds the container's cgroup: its own, wherever its first process is
+// by now; with version 1, which has a hierarchy for each kind, that process's.
+func (c *container) metrics(pid int) (g group, err error) {
 	if cgroups.Mode() != cgroups.Unified {
 		g.v1, err = cgroup1.Load(cgroup1.PidPath(pid))
 		return g, err
 	}
-	path, err := cgroup2.PidGroupPath(pid)
-	if err != nil {
-		return g, err
+	c.mu.Lock()
+	own := c.group
+	c.mu.Unlock()
+	if own == nil {
+		return g, errdefs.ErrNotFound
 	}
-	g.v2, err = cgroup2.Load(path)
+	g.v2, err = cgroup2.Load("/" + strings.Trim(strings.TrimPrefix(own.Path(), cgroup.Root), "/"))
 	return g, err
 }
 
@@ -80,13 +90,13 @@ func (g group) stats() (any, error) {
 
 // watchOOM makes the container's out-of-memory events known, as far as that is
 // possible: its processes may have ended already.
-func (s *service) watchOOM(ctx context.Context, id string, pid int) {
+func (s *service) watchOOM(ctx context.Context, c *container, pid int) {
 	w, err := s.oom()
 	if err == nil {
-		err = w.add(id, pid)
+		err = w.add(c, pid)
 	}
 	if err != nil {
-		log.G(ctx).WithError(err).WithField(logfields.ID, id).Warn("out-of-memory events are not watched")
+		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("out-of-memory events are not watched")
 	}
 }
 
@@ -112,16 +122,16 @@ func newOOMWatch(ctx context.Context, publisher shim.Publisher) (*oomWatch, erro
 }
 
 // add watches a container until its cgroup is gone.
-func (w *oomWatch) add(id string, pid int) error {
-	g, err := groupOf(pid)
+func (w *oomWatch) add(c *container, pid int) error {
+	g, err := c.metrics(pid)
 	if err != nil {
 		return err
 	}
 	if g.v1 != nil {
-		return w.v1.Add(id, g.v1)
+		return w.v1.Add(c.id, g.v1)
 	}
 	events, errs := g.v2.EventChan()
-	go w.forward(id, events, errs)
+	go w.forward(c.id, events, errs)
 	return nil
 }
 

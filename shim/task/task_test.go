@@ -4,6 +4,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type stockService struct {
 	calls  []string
 	resume error
 	pause  error
+	state  tasktypes.Status // running if there is none
+	noTask error
 	// during is called in Pause.
 	during func()
 }
@@ -54,7 +57,7 @@ func (f *stockService) Resume(context.Context, *taskapi.ResumeRequest) (*emptypb
 
 func (f *stockService) State(context.Context, *taskapi.StateRequest) (*taskapi.StateResponse, error) {
 	f.calls = append(f.calls, "state")
-	return &taskapi.StateResponse{Status: tasktypes.Status_RUNNING}, nil
+	return &taskapi.StateResponse{Status: cmp.Or(f.state, tasktypes.Status_RUNNING)}, f.noTask
 }
 
 func (f *stockService) Start(context.Context, *taskapi.StartRequest) (*taskapi.StartResponse, error) {
@@ -75,8 +78,15 @@ func (f *stockService) Delete(context.Context, *taskapi.DeleteRequest) (*taskapi
 // gpus is an engine that only locks.
 type gpus struct {
 	gpuplugin.None
+	engine string
 	undone []int
 	undo   error
+}
+
+func (g *gpus) Engine() string { return cmp.Or(g.engine, snapshot.EngineNone) }
+
+func (g *gpus) Processes(context.Context, []int) ([]gpuplugin.Process, error) {
+	return []gpuplugin.Process{{PID: 3}}, nil
 }
 
 func (g *gpus) Undo(_ context.Context, procs []gpuplugin.Process) error {
