@@ -46,11 +46,19 @@ type Cgroup struct {
 // As runc does, it goes by what is mounted at [Root]: on a hybrid machine, which
 // has the unified hierarchy one level below, version 1 is in charge.
 func Of(pid int) (*Cgroup, error) {
+	unified, err := isUnified()
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup of process %d: %w", pid, err)
+	}
+	return of("/proc", Root, pid, unified)
+}
+
+func isUnified() (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(Root, &fs); err != nil {
-		return nil, fmt.Errorf("find the cgroup of process %d: %s: %w", pid, Root, err)
+		return false, fmt.Errorf("%s: %w", Root, err)
 	}
-	return of("/proc", Root, pid, fs.Type == unix.CGROUP2_SUPER_MAGIC)
+	return fs.Type == unix.CGROUP2_SUPER_MAGIC, nil
 }
 
 func of(proc, root string, pid int, unified bool) (*Cgroup, error) {
@@ -190,6 +198,78 @@ func (c *Cgroup) Kill(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// Fresh returns the groups that runc will make for a container with this
+// cgroupsPath, if none of them is there yet: what is found there later is that
+// container's. It has none where one exists already (another container may be in
+// it) and for a path of systemd's, which removes scopes that are empty.
+func Fresh(cgroupsPath string) (Groups, error) {
+	unified, err := isUnified()
+	if err != nil || !filepath.IsAbs(cgroupsPath) || filepath.Clean(cgroupsPath) == "/" {
+		return nil, err
+	}
+	return fresh(Root, filepath.Clean(cgroupsPath), unified)
+}
+
+func fresh(root, path string, unified bool) (Groups, error) {
+	hierarchies := []string{root}
+	if !unified {
+		var err error
+		if hierarchies, err = filepath.Glob(filepath.Join(root, "*")); err != nil {
+			return nil, err
+		}
+	}
+	groups := make(Groups, 0, len(hierarchies))
+	for _, h := range hierarchies {
+		if _, err := os.Lstat(h + path); !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		groups = append(groups, &Cgroup{dir: h + path, unified: unified})
+	}
+	return groups, nil
+}
+
+// Groups are a container's, one in each hierarchy.
+type Groups []*Cgroup
+
+// Remove ends the processes in the groups and removes the groups, as far as they
+// are there.
+func (g Groups) Remove(ctx context.Context) error {
+	var errs []error
+	for _, c := range g {
+		if c.unified || c.hasFreezer() {
+			errs = append(errs, c.Kill(ctx))
+		}
+	}
+	for _, c := range g {
+		errs = append(errs, removeGroup(ctx, c.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// hasFreezer tells whether a group of version 1 is the freezer's.
+func (c *Cgroup) hasFreezer() bool {
+	_, err := os.Stat(filepath.Join(c.dir, "freezer.state"))
+	return err == nil
+}
+
+// removeGroup waits until the processes that were killed have gone.
+func removeGroup(ctx context.Context, dir string) error {
+	for {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("remove the cgroup %s: %w", dir, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove the cgroup %s: %w: %w", dir, err, context.Cause(ctx))
+		case <-time.After(poll):
+		}
+	}
 }
 
 // PIDs returns every process of the group and of the groups below it, in the

@@ -200,3 +200,61 @@ func TestKillWithoutFreeze(t *testing.T) {
 		t.Errorf("a group that is gone: %v", err)
 	}
 }
+
+// The groups of a restore that did not get far are removed with what is in
+// them, on the machine's real hierarchy; those of somebody else never.
+func TestFreshAndRemove(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it makes a cgroup")
+	}
+	path := fmt.Sprintf("/hetgpu-test-remove-%d", os.Getpid())
+	groups, err := Fresh(path)
+	if err != nil || len(groups) == 0 {
+		t.Fatalf("%d groups, %v", len(groups), err)
+	}
+	self, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{Root + path}
+	if !self.unified {
+		dirs = []string{Root + "/freezer" + path, Root + "/memory" + path}
+	}
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err := Fresh(path); err != nil || len(again) > 0 {
+		t.Errorf("groups that are there already: %d, %v", len(again), err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for _, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := groups.Remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process ended with %v", err)
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	}
+	for _, none := range []string{"", "/", "system.slice:ctr:c"} {
+		if groups, err := Fresh(none); err != nil || len(groups) > 0 {
+			t.Errorf("%q: %d groups, %v", none, len(groups), err)
+		}
+	}
+}

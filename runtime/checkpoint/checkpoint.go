@@ -342,21 +342,30 @@ func (s *saving) engine() string {
 
 // end seals the snapshot and ends the container.
 func (s *saving) end(ctx context.Context, seal func(context.Context) error, ended bool) error {
-	if err := s.run(ctx, PhaseSeal, seal); err != nil {
+	err := s.run(ctx, PhaseSeal, seal)
+	if err == nil {
+		err = s.writeManifest(ctx)
+	}
+	if err != nil && !ended {
 		return err
 	}
-	if err := s.writeManifest(ctx); err != nil || ended {
-		return err
+	// CRIU ends what it dumps: a process that entered by exec is left, frozen.
+	kill := s.run(ctx, PhaseKill, s.Cgroup.Kill)
+	if kill != nil && !s.procfs().alive(s.Init) {
+		// The snapshot is all that is left of it.
+		s.undo.steps = nil
 	}
-	return s.run(ctx, PhaseKill, s.Cgroup.Kill)
+	return errors.Join(err, kill)
 }
 
 // goOn brings the GPUs back while the digests are finished, and the container
 // into the state in which it was found.
 func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) error {
 	var sealing phases
-	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return sealing.run(gctx, PhaseSeal, seal) })
+	var group errgroup.Group
+	// To its end: if the container does not come back, this is its only copy.
+	whole := context.WithoutCancel(ctx)
+	group.Go(func() error { return sealing.run(whole, PhaseSeal, seal) })
 	// Once the dump is complete, the way forward and the way back are one and
 	// the same; it is gone even if the seal fails.
 	resumeErr := s.resume(ctx)
@@ -365,13 +374,16 @@ func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) err
 	if sealErr != nil {
 		return errors.Join(sealErr, resumeErr)
 	}
-	if err := s.writeManifest(ctx); err != nil {
+	if resumeErr == nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := s.writeManifest(whole); err != nil {
 		return errors.Join(err, resumeErr, s.trouble)
 	}
 	if resumeErr != nil {
 		// The only good copy of the state may be this one.
 		s.undo.steps = nil
-		return fmt.Errorf("the container could not be brought back, and its snapshot in %s is complete and was kept: %w", s.Dir, resumeErr)
+		return fmt.Errorf("the container could not be brought back; its snapshot in %s is complete and was kept (containerd removes a directory that it chose itself): %w", s.Dir, resumeErr)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestCheckpointOrder(t *testing.T) {
 			want: "thaw processes prepare inventory usage lock suspend freeze dump thaw resume freeze", alive: true, wantFrozen: true,
 		},
 		"exit":                 {exit: true, want: "processes prepare inventory usage lock suspend freeze dump kill", wantFrozen: true},
-		"exit keeps TCP":       {exit: true, tcp: true, want: "processes prepare inventory usage lock suspend freeze dump", wantFrozen: true},
+		"exit keeps TCP":       {exit: true, tcp: true, want: "processes prepare inventory usage lock suspend freeze dump kill", wantFrozen: true},
 		"no GPU, running":      {noGPU: true, want: "processes freeze dump thaw", alive: true},
 		"no GPU, paused":       {noGPU: true, frozen: true, want: "processes freeze dump freeze", alive: true, wantFrozen: true},
 		"no GPU, paused, exit": {noGPU: true, frozen: true, exit: true, want: "processes freeze dump kill", wantFrozen: true},

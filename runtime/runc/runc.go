@@ -142,7 +142,7 @@ func (c *Container) Checkpoint(ctx context.Context, d Dump) error {
 // ran, what CRIU's log in work says, and keeps the log. It also ends what a
 // killed runc left.
 func (c *Container) ExplainRestore(ctx context.Context, err error, work string) error {
-	killOrphans(ctx)
+	c.killOrphans(ctx)
 	return c.explain(ctx, &Error{Step: "runc restore", Err: err}, filepath.Join(work, "restore.log"), "restore")
 }
 
@@ -161,7 +161,7 @@ func (c *Container) run(ctx context.Context, step string, args ...string) error 
 		return nil
 	}
 	// CRIU may have left runc's process group.
-	killOrphans(ctx)
+	c.killOrphans(ctx)
 	return &Error{Step: step, Err: err, Message: message(out.String())}
 }
 
@@ -189,7 +189,7 @@ var (
 	logrusError = regexp.MustCompile(`\blevel=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
 )
 
-// Delete removes what is left of the container, alive or not.
+// Delete removes what runc knows of the container, alive or not.
 func (c *Container) Delete(ctx context.Context) error {
 	return c.run(ctx, "runc delete", "delete", "--force", c.ID)
 }
@@ -254,8 +254,10 @@ func (c *Container) explain(ctx context.Context, err error, logFile, what string
 }
 
 // killOrphans ends CRIU processes whose runc was killed: as a subreaper, the
-// shim is their parent then, and while runc lives it never is.
-func killOrphans(ctx context.Context) {
+// shim is their parent then, and while runc lives it never is. A question to
+// CRIU (its version, a check) is the shim's child too, and is left alone, and so
+// is a program of that name in a container.
+func (c *Container) killOrphans(ctx context.Context) {
 	tasks, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		return
@@ -266,12 +268,8 @@ func killOrphans(ctx context.Context) {
 			continue
 		}
 		for child := range strings.FieldsSeq(string(children)) {
-			comm, err := os.ReadFile(filepath.Join("/proc", child, "comm"))
-			if err != nil || strings.TrimSpace(string(comm)) != "criu" {
-				continue
-			}
-			var pid int
-			if _, err := fmt.Sscan(child, &pid); err != nil {
+			pid, err := strconv.Atoi(child)
+			if err != nil || !isWorker("/proc", child, c.CRIU) {
 				continue
 			}
 			log.G(ctx).WithField(logfields.PID, pid).Warn("ending a CRIU process whose runc was killed")
@@ -280,4 +278,27 @@ func killOrphans(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// isWorker tells whether the process is the CRIU program at work for a runc:
+// `criu swrk FD`, or "criu: dump --rpc ..." as it calls itself later (CRIU 4.2,
+// cr-service.c).
+func isWorker(proc, pid, criu string) bool {
+	if criu == "" {
+		return false
+	}
+	program, err := os.Stat(criu)
+	if err != nil {
+		return false
+	}
+	exe, err := os.Stat(filepath.Join(proc, pid, "exe"))
+	if err != nil || !os.SameFile(program, exe) {
+		return false
+	}
+	line, err := os.ReadFile(filepath.Join(proc, pid, "cmdline"))
+	if err != nil {
+		return false
+	}
+	words := strings.ReplaceAll(string(line), "\x00", " ")
+	return strings.Contains(words, " swrk ") || strings.Contains(words, "--rpc")
 }

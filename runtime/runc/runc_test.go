@@ -185,3 +185,39 @@ func TestMessage(t *testing.T) {
 		}
 	}
 }
+
+func TestIsWorker(t *testing.T) {
+	dir := t.TempDir()
+	for _, program := range []string{"criu", "other"} {
+		if err := os.WriteFile(filepath.Join(dir, program), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pid, tc := range map[string]struct {
+		exe, line string
+		want      bool
+	}{
+		"1": {"criu", "criu\x00swrk\x003\x00", true},
+		"2": {"criu", "criu: dump --rpc -t 7", true},
+		"3": {"criu", "/opt/criu\x00--version\x00", false},
+		"4": {"criu", "/opt/criu\x00check\x00", false},
+		"5": {"other", "criu\x00swrk\x003\x00", false},
+		"6": {"gone", "criu\x00swrk\x003\x00", false},
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, pid), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(dir, tc.exe), filepath.Join(dir, pid, "exe")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, pid, "cmdline"), []byte(tc.line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := isWorker(dir, pid, filepath.Join(dir, "criu")); got != tc.want {
+			t.Errorf("process %s: %t, want %t", pid, got, tc.want)
+		}
+	}
+	if isWorker(dir, "1", "") {
+		t.Error("without a CRIU there is no worker")
+	}
+}
