@@ -24,8 +24,13 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 )
 
-// guardTimeout bounds the wait for the probes, which takes some milliseconds.
-const guardTimeout = 5 * time.Second
+const (
+	// guardTimeout bounds the wait for the probes, which takes some milliseconds.
+	guardTimeout = 5 * time.Second
+	// aloneTimeout bounds it for a container that is restored with one GPU
+	// process: that has nobody to share with, so it isn't worth more.
+	aloneTimeout = 250 * time.Millisecond
+)
 
 // uprobesVersion is the first CRIU that dumps processes that have hit a probe.
 var uprobesVersion = criu.Version{4, 2, 0}
@@ -66,16 +71,22 @@ func (c *container) guardRestored(ctx context.Context) {
 		return
 	}
 	c.beginGuard(ctx, append([]int{running.Init}, pids...))
-	c.waitGuard(ctx)
+	timeout := guardTimeout
+	if m := c.restore.Manifest(); m != nil && len(m.Processes) < 2 {
+		timeout = aloneTimeout
+	}
+	c.waitGuardFor(ctx, timeout)
 }
 
 // waitGuard returns when the container's processes may run. That calls can't be
 // counted keeps no container from it.
-func (c *container) waitGuard(ctx context.Context) {
+func (c *container) waitGuard(ctx context.Context) { c.waitGuardFor(ctx, guardTimeout) }
+
+func (c *container) waitGuardFor(ctx context.Context, timeout time.Duration) {
 	if c.guard == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, guardTimeout, fmt.Errorf("its probes were not set within %s", guardTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("its probes were not set within %s", timeout))
 	defer cancel()
 	c.guard.Wait(ctx)
 }
@@ -121,7 +132,8 @@ func (u unprobed) Checkpoint(ctx context.Context, d runc.Dump) error {
 }
 
 // libraryDirs are the directories of a container that may have libcuda besides
-// the usual ones: what is mounted into it, and what its loader is told of.
+// the usual ones: what is mounted into it, and what its loader is told of. Mounts
+// that are libcuda are among them as they are.
 func libraryDirs(spec *specs.Spec) []string {
 	var dirs []string
 	add := func(dir string) {
@@ -133,6 +145,7 @@ func libraryDirs(spec *specs.Spec) []string {
 		switch {
 		case m.Type != "bind" && !slices.Contains(m.Options, "bind") && !slices.Contains(m.Options, "rbind"):
 		case strings.HasPrefix(filepath.Base(m.Destination), "libcuda.so"):
+			add(m.Destination)
 			add(filepath.Dir(m.Destination))
 		default:
 			add(m.Destination)

@@ -22,7 +22,7 @@ func TestLibraryDirs(t *testing.T) {
 			{Type: "tmpfs", Destination: "/tmp"},
 		},
 	}
-	want := []string{"/usr/lib64", "/mnt/gpu", "/standin", "/opt/lib"}
+	want := []string{"/usr/lib64/libcuda.so.580.1", "/usr/lib64", "/usr/lib64/libcuda.so.1", "/mnt/gpu", "/standin", "/opt/lib"}
 	if got := libraryDirs(spec); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

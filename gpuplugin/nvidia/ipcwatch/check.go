@@ -4,7 +4,6 @@
 package ipcwatch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +175,7 @@ func (l *library) armed(memory *os.File, m mapping) error {
 		if _, err := memory.ReadAt(now, at); err != nil {
 			return gone(err)
 		}
-		if bytes.Equal(now, s.code) {
+		if !isBreakpoint(now) {
 			return fmt.Errorf("the probe of %s is missing", s.name)
 		}
 	}

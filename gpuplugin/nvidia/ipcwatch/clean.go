@@ -74,8 +74,8 @@ func (c *cleaner) clean(pid int) (done []patch, err error) {
 			if _, err := memory.ReadAt(now, at); err != nil {
 				return done, gone(err)
 			}
-			if bytes.Equal(now, s.code) {
-				continue
+			if bytes.Equal(now, s.code) || !isBreakpoint(now) {
+				continue // what else differs is the program's own doing
 			}
 			if _, err := memory.WriteAt(s.code, at); err != nil {
 				return done, fmt.Errorf("%s: %w", s.name, gone(err))

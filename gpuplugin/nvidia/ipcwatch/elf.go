@@ -4,7 +4,9 @@
 package ipcwatch
 
 import (
+	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +56,16 @@ func breakpointSize() int {
 		return 1 // int3
 	}
 	return 4 // brk
+}
+
+// isBreakpoint tells whether code is the instruction that the kernel puts there
+// (int3; BRK64_OPCODE_UPROBES in the kernel's arm64 headers).
+func isBreakpoint(code []byte) bool {
+	if runtime.GOARCH == "amd64" {
+		return bytes.Equal(code, []byte{0xcc})
+	}
+	const brk, uprobes = 0xd4200000, 0x0005
+	return len(code) == 4 && binary.LittleEndian.Uint32(code) == brk|uprobes<<5
 }
 
 // symbolsOf finds the functions that are counted, each place once. The library

@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
 )
 
 // Armed tells how many of the functions have a breakpoint in the memory of a
@@ -43,6 +47,46 @@ func Armed(pid int) (armed, all int, err error) {
 		}
 	}
 	return armed, all, nil
+}
+
+// AttachEach has kernels set probes as those before 6.6 do.
+func AttachEach(t *testing.T) {
+	t.Helper()
+	was := attachKind
+	attachKind = func() ebpf.AttachType { return ebpf.AttachNone }
+	t.Cleanup(func() { attachKind = was })
+}
+
+// AttachesMany tells whether this kernel sets many probes at once.
+func AttachesMany() bool { return attachKind() == ebpf.AttachTraceUprobeMulti }
+
+// Hung returns a guard whose search for libraries ends by go.
+func Hung(timeout time.Duration) (g *Guard, goOn func()) {
+	g = NewGuard()
+	g.closeTimeout = timeout
+	g.attach.Do(func() {})
+	return g, func() { close(g.ready) }
+}
+
+// Symbol is where a process has a function, for those who write over it.
+func Symbol(pid int, name string) (int64, error) {
+	maps, err := librariesIn("/proc", pid)
+	if err != nil {
+		return 0, err
+	}
+	c := cleaner{procfs: "/proc", known: make(map[inode][]symbol)}
+	for _, m := range maps {
+		symbols, err := c.symbols(m)
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range symbols {
+			if at, ok := m.at(s.offset); ok && s.name == name {
+				return at, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("no %s", name)
 }
 
 // Below lists the files that are found below a root directory.

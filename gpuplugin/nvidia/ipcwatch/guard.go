@@ -21,8 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/containerd/log"
@@ -36,13 +36,19 @@ var (
 	errClosed      = errors.New("the watch has ended")
 )
 
+// closeTimeout is how long Close waits for files to be found and opened.
+const closeTimeout = 10 * time.Second
+
 // Guard is the watch of one container, from before its first process runs or,
 // for a restored one, from before its GPU state is back. It satisfies
 // nvidia.Sharing.
 type Guard struct {
-	procfs string
-	attach sync.Once
-	ready  chan struct{}
+	procfs  string
+	attach  sync.Once
+	release sync.Once
+	ready   chan struct{}
+	// closeTimeout bounds Close's wait for ready.
+	closeTimeout time.Duration
 	// programs and libraries are set when ready is closed. Both may be nil.
 	programs  *programs
 	libraries map[inode]*library
@@ -61,7 +67,7 @@ type library struct {
 
 // NewGuard returns a guard that watches nothing yet.
 func NewGuard() *Guard {
-	return &Guard{procfs: "/proc", ready: make(chan struct{}), err: errNotAttached}
+	return &Guard{procfs: "/proc", closeTimeout: closeTimeout, ready: make(chan struct{}), err: errNotAttached}
 }
 
 // Attach begins to watch the libraries of a container: those that its processes
@@ -111,21 +117,38 @@ func (g *Guard) Blind(err error) {
 	g.err = err
 }
 
-// Close ends the watch. The kernel takes a tenth of a second for each probe,
-// so nobody should wait for it.
+// Close ends the watch. The kernel takes a tenth of a second and more to take
+// probes off, so nobody should wait for it. Where a file system of the container
+// hangs, Close gives up after a while, and the rest is done if it ever goes on.
 func (g *Guard) Close() error {
 	// A guard that nobody has attached by now is not attached any more.
 	g.attach.Do(func() { close(g.ready) })
-	<-g.ready
 	g.Blind(errClosed)
-	var errs []error
-	for _, lib := range g.libraries {
-		errs = append(errs, lib.close())
+	select {
+	case <-g.ready:
+		return g.free()
+	case <-time.After(g.closeTimeout):
 	}
-	if g.programs != nil {
-		errs = append(errs, g.programs.close())
-	}
-	return errors.Join(errs...)
+	go func() {
+		<-g.ready
+		_ = g.free() // nobody is there any more to be told
+	}()
+	return fmt.Errorf("the search for the container's libcuda did not end within %v; does a file system hang?", g.closeTimeout)
+}
+
+// free takes the probes off, once.
+func (g *Guard) free() (err error) {
+	g.release.Do(func() {
+		var errs []error
+		for _, lib := range g.libraries {
+			errs = append(errs, lib.close())
+		}
+		if g.programs != nil {
+			errs = append(errs, g.programs.close())
+		}
+		err = errors.Join(errs...)
+	})
+	return err
 }
 
 // broken returns why calls aren't counted.
@@ -167,8 +190,7 @@ func (g *Guard) watch(ctx context.Context, pids []int, dirs []string) error {
 	return nil
 }
 
-// watch sets the probes. One where a call begins comes before the one where it
-// ends, so that a call in between counts as one that never ends.
+// watch sets the probes.
 func (l *library) watch(f *os.File, p *programs) (err error) {
 	defer func() {
 		if err != nil {
@@ -183,27 +205,12 @@ func (l *library) watch(f *os.File, p *programs) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, s := range l.symbols {
-		at := &link.UprobeOptions{Address: s.offset}
-		begin, err := file.Uprobe(s.name, p.begin, at)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		l.links = append(l.links, begin)
-		end, err := file.Uretprobe(s.name, p.ends[functions[s.name]], at)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		l.links = append(l.links, end)
-	}
-	return nil
+	l.links, err = p.attach(file, l.symbols)
+	return err
 }
 
 func (l *library) close() error {
-	var errs []error
-	for _, probe := range slices.Backward(l.links) {
-		errs = append(errs, probe.Close())
-	}
+	err := closeLinks(l.links)
 	l.links = nil
-	return errors.Join(errs...)
+	return err
 }

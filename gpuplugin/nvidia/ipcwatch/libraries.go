@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,13 +25,22 @@ var usual = []string{
 // libcuda for programs that are newer than the host's driver.
 const toolkits = "/usr/local"
 
-// maxLibraries bounds how many files of a container are looked at.
-const maxLibraries = 64
+// loaded are the names by which programs load the library.
+var loaded = []string{"libcuda.so.1", "libcuda.so"}
+
+const (
+	// maxLibraries bounds how many files of a container are looked at.
+	maxLibraries = 64
+	// maxNames bounds how much of a directory is read; a library that was missed
+	// is found out when a process uses it.
+	maxNames = 1 << 14
+)
 
 var errTooMany = errors.New("the container has too many files named libcuda.so*")
 
 // librariesOf opens the files named libcuda.so* that processes map, and those
-// that the first of them finds in the usual directories and in dirs. These may
+// that the first of them finds in the usual directories and in dirs, which may
+// be files too. These may
 // be links and mounts of the container: nothing leads out of it.
 func librariesOf(procfs string, pids []int, dirs []string) ([]*os.File, error) {
 	files, err := mapped(procfs, pids)
@@ -77,30 +87,49 @@ func mapped(procfs string, pids []int) (files []*os.File, err error) {
 
 // below opens the libraries below a root directory.
 func below(root *os.File, dirs []string) (files []*os.File, err error) {
-	for _, name := range names(root, toolkits) {
-		if strings.HasPrefix(name, "cuda-") {
-			dirs = append(dirs, filepath.Join(toolkits, name, "compat"))
+	for _, path := range candidates(root, dirs) {
+		// What can't be opened is found out when a process uses it.
+		f := openFile(root, path)
+		if f == nil {
+			continue
 		}
-	}
-	for _, dir := range append(dirs, usual...) {
-		for _, name := range names(root, dir) {
-			if !isLibrary(name) {
-				continue
-			}
-			// What can't be opened is found out when a process uses it.
-			f := openFile(root, filepath.Join(dir, name))
-			if f == nil {
-				continue
-			}
-			if files = append(files, f); len(files) > maxLibraries {
-				return files, errTooMany
-			}
+		if files = append(files, f); len(files) > maxLibraries {
+			return files, errTooMany
 		}
 	}
 	return files, nil
 }
 
-// names lists a directory; nil if it can't be.
+// candidates are the paths that may be libraries. A directory that is not one of
+// the usual may be a mount with millions of files: it isn't listed, and what a
+// loader looks for in it is tried.
+func candidates(root *os.File, dirs []string) (paths []string) {
+	listed := slices.Clone(usual)
+	for _, name := range names(root, toolkits) {
+		if strings.HasPrefix(name, "cuda-") {
+			listed = append(listed, filepath.Join(toolkits, name, "compat"))
+		}
+	}
+	for _, dir := range dirs {
+		if isLibrary(filepath.Base(dir)) {
+			paths = append(paths, dir)
+			continue
+		}
+		for _, name := range loaded {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	for _, dir := range listed {
+		for _, name := range names(root, dir) {
+			if isLibrary(name) {
+				paths = append(paths, filepath.Join(dir, name))
+			}
+		}
+	}
+	return paths
+}
+
+// names lists a directory, up to maxNames; nil if it can't be.
 func names(root *os.File, dir string) []string {
 	handle, err := pathrs.OpenatInRoot(root, dir)
 	if err != nil {
@@ -113,7 +142,7 @@ func names(root *os.File, dir string) []string {
 	}
 	defer d.Close()
 	// What there was before an error is as good as any.
-	list, _ := d.Readdirnames(-1)
+	list, _ := d.Readdirnames(maxNames)
 	return list
 }
 

@@ -52,6 +52,8 @@ const initialPIDs = "pid:[4026531836]"
 // programs count the calls: begin runs where one begins, and the others, by
 // what the call has changed, where it returns.
 type programs struct {
+	// kind is how they are attached.
+	kind  ebpf.AttachType
 	table *ebpf.Map // calls by PID
 	begin *ebpf.Program
 	ends  map[effect]*ebpf.Program
@@ -80,7 +82,7 @@ func loadPrograms() (_ *programs, err error) {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns != initialPIDs {
 		return nil, errors.Join(errors.New("containerd runs in a PID namespace of its own"), err)
 	}
-	p := &programs{ends: make(map[effect]*ebpf.Program)}
+	p := &programs{kind: attachKind(), ends: make(map[effect]*ebpf.Program)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -95,19 +97,21 @@ func loadPrograms() (_ *programs, err error) {
 	if err = p.table.Put(lostKey, &calls{}); err != nil {
 		return nil, fmt.Errorf("fill the BPF map: %w", err)
 	}
-	if p.begin, err = load("hetgpu_begin", beginCode(p.table.FD())); err != nil {
+	if p.begin, err = load("hetgpu_begin", p.kind, beginCode(p.table.FD())); err != nil {
 		return nil, err
 	}
 	for e, change := range changes {
-		if p.ends[e], err = load("hetgpu_end", endCode(p.table.FD(), result, change.member, change.by)); err != nil {
+		if p.ends[e], err = load("hetgpu_end", p.kind, endCode(p.table.FD(), result, change.member, change.by)); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func load(name string, code asm.Instructions) (*ebpf.Program, error) {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.Kprobe, License: "Apache-2.0", Instructions: code})
+func load(name string, kind ebpf.AttachType, code asm.Instructions) (*ebpf.Program, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.Kprobe, AttachType: kind, License: "Apache-2.0", Instructions: code,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("load the BPF program %s: %w", name, err)
 	}
