@@ -50,7 +50,7 @@ func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskReque
 	// has gone.
 	ours := c.pausedFor(time.Now())
 	err = s.checkpoint(ctx, c, r)
-	gone := err != nil && (errors.Is(context.Cause(ctx), errAbandoned) || ctx.Err() != nil)
+	gone := err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errResuming)
 	end()
 	if gone && ours {
 		s.resumeAbandoned(ctx, c)

@@ -72,5 +72,10 @@ func (c *container) interrupt(why error) <-chan struct{} {
 	return c.current.done
 }
 
-// errAbandoned means that nobody waits for an operation any more.
-var errAbandoned = errors.New("the client that asked for it has gone")
+var (
+	// errAbandoned means that nobody waits for an operation any more.
+	errAbandoned = errors.New("the client that asked for it has gone")
+	// errResuming means that somebody else wants the container to go on, and
+	// sees to it.
+	errResuming = errors.New("the container is being resumed")
+)

@@ -11,17 +11,33 @@ import (
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/log"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
 // pauseTimeout bounds the lock of the GPUs, within which all work that is
 // under way on them has to end.
 const pauseTimeout = time.Minute
+
+const (
+	// stockTimeout bounds runc's pause and resume. It waits ten seconds itself
+	// for processes to stand still.
+	stockTimeout = time.Minute
+	// thawTimeout bounds the thaw of what a failed pause left frozen.
+	thawTimeout = 10 * time.Second
+)
+
+// whole makes a context for a pause or a resume by runc that ends with nobody's
+// patience: runc, killed half-way, leaves what its state does not tell.
+func whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), stockTimeout, fmt.Errorf("runc was not done within %s", stockTimeout))
+}
 
 // Pause stops the container's GPU work, then its processes.
 func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.Empty, error) {
@@ -34,27 +50,55 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 		return nil, status(err)
 	}
 	defer end()
-	procs, err := s.lockGPUs(ctx, c)
+	locked, err := s.lockGPUs(ctx, c)
 	if err != nil {
 		return nil, status(fmt.Errorf("pause %s: %w", r.ID, err))
 	}
-	resp, err := s.TTRPCTaskService.Pause(ctx, r)
+	wctx, cancel := whole(ctx)
+	defer cancel()
+	resp, err := s.TTRPCTaskService.Pause(wctx, r)
 	if err != nil {
-		if undo := c.gpu.Undo(context.WithoutCancel(ctx), procs); undo != nil {
-			return nil, status(fmt.Errorf("pause %s: %w", r.ID, errors.Join(err, undo)))
+		if undo := locked.undo(context.WithoutCancel(ctx)); undo != nil {
+			return nil, status(fmt.Errorf("pause %s: %w", r.ID, errors.Join(errgrpc.ToNative(err), undo)))
 		}
 		return nil, err
 	}
 	c.mu.Lock()
-	c.paused, c.pausedAt, c.resumed = procs, time.Now(), false
+	c.paused, c.pausedAt, c.resumed = locked.procs, time.Now(), false
 	c.mu.Unlock()
 	return resp, nil
 }
 
+// locked is what the first half of a pause did.
+type locked struct {
+	gpu   checkpoint.GPU
+	procs []gpuplugin.Process
+	// group is nil if the pause is not ours to undo: without a GPU, and for a
+	// container that was paused before.
+	group checkpoint.Freezer
+}
+
+// undo makes the container run again. The driver answers for a process only
+// while it runs, so what runc left frozen is thawed first.
+func (l *locked) undo(ctx context.Context) error {
+	if l.group == nil {
+		return nil
+	}
+	if frozen, err := l.group.Frozen(); err != nil || frozen {
+		ctx, cancel := context.WithTimeoutCause(ctx, thawTimeout, fmt.Errorf("not thawed within %s", thawTimeout))
+		defer cancel()
+		if err := l.group.Thaw(ctx); err != nil {
+			return fmt.Errorf("its processes are frozen still, and their GPU calls wait: %w", err)
+		}
+	}
+	return l.gpu.Undo(ctx, l.procs)
+}
+
 // lockGPUs makes the container's GPUs idle.
-func (s *service) lockGPUs(ctx context.Context, c *container) ([]gpuplugin.Process, error) {
+func (s *service) lockGPUs(ctx context.Context, c *container) (*locked, error) {
+	none := &locked{gpu: c.gpu}
 	if c.gpu.Engine() == snapshot.EngineNone {
-		return nil, nil
+		return none, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseTimeout, fmt.Errorf("GPU work did not end within %s", pauseTimeout))
 	defer cancel()
@@ -67,7 +111,7 @@ func (s *service) lockGPUs(ctx context.Context, c *container) ([]gpuplugin.Proce
 	}
 	if frozen, err := running.Cgroup.Frozen(); err != nil || frozen {
 		// The stock service says why a paused container can't be paused.
-		return nil, err
+		return none, err
 	}
 	pids, err := running.Cgroup.PIDs()
 	if err != nil {
@@ -77,7 +121,7 @@ func (s *service) lockGPUs(ctx context.Context, c *container) ([]gpuplugin.Proce
 	if err != nil {
 		return nil, err
 	}
-	return procs, c.gpu.Lock(ctx, procs)
+	return &locked{c.gpu, procs, running.Cgroup}, c.gpu.Lock(ctx, procs)
 }
 
 // Resume undoes Pause. If a checkpoint is under way, whoever asked for it has
@@ -88,7 +132,7 @@ func (s *service) Resume(ctx context.Context, r *taskapi.ResumeRequest) (*emptyp
 		return s.TTRPCTaskService.Resume(ctx, r)
 	}
 	if c.busy() == opCheckpoint {
-		if done := c.interrupt(fmt.Errorf("the container is being resumed: %w", errAbandoned)); done != nil {
+		if done := c.interrupt(errResuming); done != nil {
 			select {
 			case <-done:
 			case <-ctx.Done():
@@ -114,18 +158,31 @@ func (s *service) resume(ctx context.Context, c *container, r *taskapi.ResumeReq
 		// We did it when the client seemed to be gone. Here it is.
 		return &emptypb.Empty{}, nil
 	}
-	resp, err := s.TTRPCTaskService.Resume(ctx, r)
-	if err != nil && len(procs) == 0 {
-		return nil, err
+	wctx, cancel := whole(ctx)
+	defer cancel()
+	resp, err := s.TTRPCTaskService.Resume(wctx, r)
+	// Processes run already if an earlier try failed at the GPUs. The driver
+	// must not be asked about others.
+	if err != nil && (len(procs) == 0 || c.frozen()) {
+		return nil, errgrpc.ToNative(err)
 	}
-	// Processes run already if an earlier try failed at the GPUs.
 	if undo := c.gpu.Undo(context.WithoutCancel(ctx), procs); undo != nil {
 		return nil, fmt.Errorf("resume %s: its processes run, and their GPU calls still wait; try again: %w", c.id, undo)
 	}
 	c.mu.Lock()
 	c.paused, c.pausedAt = nil, time.Time{}
 	c.mu.Unlock()
-	return resp, err
+	return resp, errgrpc.ToNative(err)
+}
+
+// frozen tells whether the container's processes stand still, or may.
+func (c *container) frozen() bool {
+	running, err := c.running()
+	if err != nil {
+		return true
+	}
+	frozen, err := running.Cgroup.Frozen()
+	return err != nil || frozen
 }
 
 // resumeAbandoned resumes a container whose client paused it for a checkpoint

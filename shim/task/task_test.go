@@ -38,12 +38,13 @@ type stockService struct {
 	pause  error
 	state  tasktypes.Status // running if there is none
 	noTask error
-	// during is called in Pause.
-	during func()
+	// during is called in Pause, whose context is ctx, asked in State.
+	during, asked func()
+	ctx           context.Context //nolint:containedctx // what it was called with
 }
 
-func (f *stockService) Pause(context.Context, *taskapi.PauseRequest) (*emptypb.Empty, error) {
-	f.calls = append(f.calls, "pause")
+func (f *stockService) Pause(ctx context.Context, _ *taskapi.PauseRequest) (*emptypb.Empty, error) {
+	f.calls, f.ctx = append(f.calls, "pause"), ctx
 	if f.during != nil {
 		f.during()
 	}
@@ -57,6 +58,9 @@ func (f *stockService) Resume(context.Context, *taskapi.ResumeRequest) (*emptypb
 
 func (f *stockService) State(context.Context, *taskapi.StateRequest) (*taskapi.StateResponse, error) {
 	f.calls = append(f.calls, "state")
+	if f.asked != nil {
+		f.asked()
+	}
 	return &taskapi.StateResponse{Status: cmp.Or(f.state, tasktypes.Status_RUNNING)}, f.noTask
 }
 
@@ -89,11 +93,17 @@ func (g *gpus) Processes(context.Context, []int) ([]gpuplugin.Process, error) {
 	return []gpuplugin.Process{{PID: 3}}, nil
 }
 
+func (g *gpus) Lock(context.Context, []gpuplugin.Process) error { return nil }
+
 func (g *gpus) Undo(_ context.Context, procs []gpuplugin.Process) error {
 	for _, p := range procs {
 		g.undone = append(g.undone, p.PID)
 	}
 	return g.undo
+}
+
+func contains(err error, parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(err.Error(), part) })
 }
 
 func newService(c *container) (*service, *stockService) {
@@ -182,7 +192,7 @@ func TestResumeUndoesPause(t *testing.T) {
 // run by then.
 func TestResumeAgain(t *testing.T) {
 	g := &gpus{undo: errors.New("driver")}
-	c := &container{id: "c", gpu: g}
+	c := &container{id: "c", gpu: g, pid: 5, group: &groupFake{}}
 	s, inner := newService(c)
 	c.paused, c.pausedAt = []gpuplugin.Process{{PID: 3}}, time.Now()
 	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err == nil || !strings.Contains(err.Error(), "try again") {
@@ -207,7 +217,7 @@ func TestResumeEndsCheckpoint(t *testing.T) {
 	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(context.Cause(ctx), errAbandoned) || !slices.Equal(inner.calls, []string{"resume"}) {
+	if !errors.Is(context.Cause(ctx), errResuming) || !slices.Equal(inner.calls, []string{"resume"}) {
 		t.Errorf("ended with %v, calls %v", context.Cause(ctx), inner.calls)
 	}
 }

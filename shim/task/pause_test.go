@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// The driver does not answer for frozen processes, so what a failed pause of
+// runc's left frozen is thawed before the GPUs are given back.
+func TestFailedPauseIsUndone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// before and after say whether the processes are frozen.
+		before, after bool
+		thaw          error
+		thawed        bool
+		undone        []int
+	}{
+		"frozen by runc":  {after: true, thawed: true, undone: []int{3}},
+		"not frozen":      {undone: []int{3}},
+		"can't be thawed": {after: true, thaw: errors.New("freezer"), thawed: true},
+		"paused before":   {before: true, after: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, group := &gpus{engine: snapshot.EngineDriver}, &groupFake{frozen: tc.before, thaw: tc.thaw}
+			c := &container{id: "c", pid: 5, gpu: g, group: group}
+			s, inner := newService(c)
+			inner.pause = errors.New("runc")
+			inner.during = func() { group.frozen = tc.after }
+			_, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"})
+			if err == nil || tc.thaw != nil && !contains(err, "frozen still", "runc", "freezer") {
+				t.Errorf("error is %v", err)
+			}
+			if slices.Contains(group.calls, "thaw") != tc.thawed || !slices.Equal(g.undone, tc.undone) || !c.pausedAt.IsZero() {
+				t.Errorf("group %v, GPUs undone %v, paused at %v", group.calls, g.undone, c.pausedAt)
+			}
+		})
+	}
+}
+
+// runc, killed half-way, leaves the container in a state that nobody knows.
+func TestPauseEndsWithNobody(t *testing.T) {
+	c := &container{id: "c"}
+	s, inner := newService(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	inner.during = func() {
+		cancel()
+		c.interrupt(errors.New("killed"))
+		if err := inner.ctx.Err(); err != nil {
+			t.Errorf("runc's context: %v", err)
+		}
+		if _, bounded := inner.ctx.Deadline(); !bounded {
+			t.Error("runc may take for ever")
+		}
+	}
+	if _, err := s.Pause(ctx, &taskapi.PauseRequest{ID: "c"}); err != nil || c.pausedAt.IsZero() {
+		t.Errorf("error is %v, paused at %v", err, c.pausedAt)
+	}
+}
+
+func TestResumeFails(t *testing.T) {
+	g := &gpus{}
+	c := &container{id: "c", pid: 5, gpu: g, group: &groupFake{frozen: true}}
+	s, inner := newService(c)
+	c.paused, c.pausedAt = []gpuplugin.Process{{PID: 3}}, time.Now()
+	inner.resume = errgrpc.ToGRPC(errors.New("runc"))
+	if _, err := s.Resume(t.Context(), &taskapi.ResumeRequest{ID: "c"}); err == nil || !contains(err, "runc") {
+		t.Errorf("error is %v", err)
+	}
+	if len(g.undone) > 0 || len(c.paused) != 1 || c.pausedAt.IsZero() {
+		t.Errorf("undone %v, paused %v since %v", g.undone, c.paused, c.pausedAt)
+	}
+}
+
+// A checkpoint that a resume ended leaves the rest to that; one whose client is
+// gone does not.
+func TestWhoResumes(t *testing.T) {
+	for why, resumed := range map[error]bool{errResuming: false, errAbandoned: true} {
+		c := &container{id: "c", pid: 5, group: &groupFake{}, pausedAt: time.Now()}
+		s, inner := newService(c)
+		inner.asked = func() { c.interrupt(why) }
+		inner.noTask = errors.New("interrupted")
+		if _, err := s.Checkpoint(t.Context(), &taskapi.CheckpointTaskRequest{ID: "c"}); err == nil {
+			t.Error("no error")
+		}
+		if slices.Contains(inner.calls, "resume") != resumed || c.resumed != resumed {
+			t.Errorf("%v: calls %v, resumed %t", why, inner.calls, c.resumed)
+		}
+	}
+}
