@@ -219,18 +219,37 @@ func helperKilled(ctx context.Context, t *test) (string, error) {
 	return fmt.Sprintf("undone %s after the kill (%v)", seconds(undone), failure), l.more(ctx, warmup)
 }
 
+// shimGone waits until the shim that served a container has ended, so that its
+// end is no part of what is timed next.
+func (t *test) shimGone(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return testbed.Eventually(ctx, "the shim of "+id+" has ended", func() error {
+		procs, err := t.d.Processes()
+		if pid := shimIn(procs, id); err == nil && pid != 0 {
+			err = fmt.Errorf("process %d is there", pid)
+		}
+		return err
+	})
+}
+
+// shimIn finds the shim of a container, 0 if there is none.
+func shimIn(procs []testbed.Process, id string) int {
+	for _, p := range procs {
+		if strings.Contains(p.Command, "containerd-shim") && strings.Contains(p.Command+" ", " -id "+id+" ") {
+			return p.PID
+		}
+	}
+	return 0
+}
+
 // helperOf finds the helper that the shim of a container started.
 func (t *test) helperOf(id string) (int, error) {
 	procs, err := t.d.Processes()
 	if err != nil {
 		return 0, err
 	}
-	shim := ""
-	for _, p := range procs {
-		if strings.Contains(p.Command, "containerd-shim") && strings.Contains(p.Command+" ", " -id "+id+" ") {
-			shim = strconv.Itoa(p.PID)
-		}
-	}
+	shim := strconv.Itoa(shimIn(procs, id))
 	for _, p := range procs {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "status"))
 		if err == nil && strings.Contains(p.Command, "hetgpu-gpu") && strings.Contains(string(status), "PPid:\t"+shim+"\n") {

@@ -166,7 +166,7 @@ func timeShim(ctx context.Context, t *test, one series) (Sample, error) {
 	sample.CheckpointPhases.add("resume", saved.Resume.Seconds())
 	sample.Bytes = sizeOf(dir)
 	last := l.last()
-	if err := errors.Join(l.more(ctx, 1), l.Kill(ctx)); err != nil {
+	if err := errors.Join(l.more(ctx, 1), l.Kill(ctx), t.shimGone(ctx, l.ID)); err != nil {
 		return sample, err
 	}
 	warm(ctx, one.mib+one.mib/5)
