@@ -85,6 +85,9 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err := s.standing(ctx, c); err != nil {
 		return err
 	}
+	if err := c.waitExecs(ctx); err != nil {
+		return err
+	}
 	running, err := c.running()
 	if err != nil {
 		return err

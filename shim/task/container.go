@@ -71,6 +71,10 @@ type container struct {
 	// end the PID may be another's.
 	group   processGroup // guarded by mu
 	current *operation   // guarded by mu
+	// execs are the processes that are entering the container now; quiet, if
+	// there is one, is closed when none is.
+	execs int           // guarded by mu
+	quiet chan struct{} // guarded by mu
 	// paused is what Pause locked, in the state in which it was found.
 	paused []gpuplugin.Process // guarded by mu
 	// pausedAt is when Pause ended, zero when the container runs.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/containerd/errdefs"
 )
@@ -58,6 +59,54 @@ func (c *container) busy() op {
 		return opNone
 	}
 	return c.current.op
+}
+
+// execTimeout is how long a checkpoint waits for processes that are entering
+// the container when it begins. runc takes a tenth of a second.
+const execTimeout = 5 * time.Second
+
+// beginExec lets a process enter the container, unless its processes are being
+// saved or restored: it would be in the snapshot in part. The returned function
+// has to be called when it is in.
+func (c *container) beginExec() (func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil && (c.current.op == opCheckpoint || c.current.op == opRestore) {
+		return nil, fmt.Errorf("exec in %s: its %s is under way: %w", c.id, c.current.op, errdefs.ErrFailedPrecondition)
+	}
+	c.execs++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.execs--; c.execs == 0 && c.quiet != nil {
+			close(c.quiet)
+			c.quiet = nil
+		}
+	}, nil
+}
+
+// waitExecs returns when no process is entering the container. An operation
+// that lets none begin is under way.
+func (c *container) waitExecs(ctx context.Context) error {
+	c.mu.Lock()
+	if c.execs == 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.quiet == nil {
+		c.quiet = make(chan struct{})
+	}
+	quiet := c.quiet
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, execTimeout,
+		fmt.Errorf("a process is being started in it by exec, not done within %s: %w", execTimeout, errdefs.ErrFailedPrecondition))
+	defer cancel()
+	select {
+	case <-quiet:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // interrupt ends the operation that is under way, if there is one, and returns

@@ -20,7 +20,6 @@ import (
 	stock "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/pkg/shutdown"
-	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -107,10 +106,11 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	case c == nil:
 		return s.TTRPCTaskService.Start(ctx, r)
 	case r.ExecID != "":
-		// A process that enters during a dump would be in it in part.
-		if busy := c.busy(); busy == opCheckpoint || busy == opRestore {
-			return nil, status(fmt.Errorf("exec in %s: its %s is under way: %w", r.ID, busy, errdefs.ErrFailedPrecondition))
+		end, err := c.beginExec()
+		if err != nil {
+			return nil, status(err)
 		}
+		defer end()
 		return s.TTRPCTaskService.Start(ctx, r)
 	case c.restore != nil:
 		resp, err := s.startRestored(ctx, c, r)

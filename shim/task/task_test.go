@@ -38,9 +38,10 @@ type stockService struct {
 	pause  error
 	state  tasktypes.Status // running if there is none
 	noTask error
-	// during is called in Pause, whose context is ctx, asked in State.
-	during, asked func()
-	ctx           context.Context //nolint:containedctx // what it was called with
+	// during is called in Pause, whose context is ctx, asked in State, starting
+	// in Start.
+	during, asked, starting func()
+	ctx                     context.Context
 }
 
 func (f *stockService) Pause(ctx context.Context, _ *taskapi.PauseRequest) (*emptypb.Empty, error) {
@@ -66,6 +67,9 @@ func (f *stockService) State(context.Context, *taskapi.StateRequest) (*taskapi.S
 
 func (f *stockService) Start(context.Context, *taskapi.StartRequest) (*taskapi.StartResponse, error) {
 	f.calls = append(f.calls, "start")
+	if f.starting != nil {
+		f.starting()
+	}
 	return &taskapi.StartResponse{Pid: 7}, nil
 }
 
@@ -298,6 +302,37 @@ func TestExecDuringCheckpoint(t *testing.T) {
 	if _, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c"}); err != nil || c.pid != 7 {
 		t.Errorf("error %v, pid %d", err, c.pid)
 	}
+}
+
+// A checkpoint waits for a process that is entering the container.
+func TestCheckpointWaitsForExec(t *testing.T) {
+	c := &container{id: "c"}
+	s, inner := newService(c)
+	entering, enter, entered := make(chan struct{}), make(chan struct{}), make(chan error)
+	inner.starting = func() {
+		close(entering)
+		<-enter
+	}
+	go func() {
+		_, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c", ExecID: "e"})
+		entered <- err
+	}()
+	<-entering
+	ctx, end, err := c.begin(t.Context(), opCheckpoint)
+	must(t, err)
+	defer end()
+	enough := errors.New("enough")
+	stopped, stop := context.WithCancelCause(ctx)
+	stop(enough)
+	if err := c.waitExecs(stopped); !errors.Is(err, enough) {
+		t.Errorf("while a process enters: %v", err)
+	}
+	waited := make(chan error)
+	go func() { waited <- c.waitExecs(ctx) }()
+	close(enter)
+	must(t, <-entered)
+	must(t, <-waited)
+	must(t, c.waitExecs(stopped))
 }
 
 func TestDeleteForgets(t *testing.T) {
