@@ -47,10 +47,6 @@ type Runtime interface {
 // four minutes.
 const DefaultTimeout = 10 * time.Minute
 
-// ErrEnding is the cause with which an operation is canceled because its
-// container is being ended: nothing has to be saved of it.
-var ErrEnding = errors.New("the container is being ended")
-
 // spareBytes is kept free beside what a dump is known to need.
 const spareBytes = 16 << 20
 
@@ -121,7 +117,7 @@ func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Mani
 		return nil, fmt.Errorf("%s: %w", PhasePreflight, err)
 	}
 	if before.HasSnapshot() {
-		return nil, fmt.Errorf("%s: %s holds a snapshot already, or a part of one: name a directory without", PhasePreflight, r.Dir)
+		return nil, fmt.Errorf("%s: %s %w: name a directory without", PhasePreflight, r.Dir, ErrExists)
 	}
 	s.undo.add("remove the images", func(context.Context) error { return snapshot.Remove(before) })
 	if err := s.stop(ctx); err != nil {
@@ -204,7 +200,7 @@ func (s *saving) preflight(ctx context.Context) error {
 		case err != nil:
 			reasons = append(reasons, err)
 		case !inside:
-			reasons = append(reasons, fmt.Errorf("process %d holds GPU state and was started in the container by exec: only the first process and its descendants can be saved", p.PID))
+			reasons = append(reasons, fmt.Errorf("process %d holds GPU state and %w", p.PID, ErrEntered))
 		}
 	}
 	var used uint64
@@ -272,8 +268,8 @@ func (s *saving) space(pids []int, used uint64) error {
 	}
 	// An incremental dump writes what changed, which nobody knows yet.
 	if need := anonymous + used + spareBytes; s.Parent == "" && free < need {
-		return fmt.Errorf("no space for the snapshot: %s has %d MiB free, and at least %d MiB are needed (%d MiB of memory and %d MiB of GPU memory); free some, or name another directory",
-			s.Dir, free>>20, need>>20, anonymous>>20, used>>20)
+		return fmt.Errorf("%w: %s has %d MiB free, and at least %d MiB are needed (%d MiB of memory and %d MiB of GPU memory); free some, or name another directory",
+			ErrNoSpace, s.Dir, free>>20, need>>20, anonymous>>20, used>>20)
 	}
 	return nil
 }

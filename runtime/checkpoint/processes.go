@@ -151,7 +151,7 @@ func (p procfs) find(saved []snapshot.Process, pids []int) ([]gpuplugin.Process,
 	for _, s := range saved {
 		pid, ok := byNS[fmt.Sprint(s.NSPIDs)]
 		if !ok {
-			return nil, fmt.Errorf("process %v (%s) of the snapshot, which held GPU state, is not among the restored ones", s.NSPIDs, s.Command)
+			return nil, fmt.Errorf("%w: process %v (%s) of the snapshot, which held GPU state, is not among them", ErrProcesses, s.NSPIDs, s.Command)
 		}
 		procs = append(procs, gpuplugin.Process{PID: pid, State: s.State})
 	}

@@ -64,7 +64,7 @@ func Open(ctx context.Context, dir string, gpu GPU, minors []int) (*Restore, err
 // match tells whether this host and the container's devices can take m.
 func match(ctx context.Context, m *snapshot.Manifest, gpu GPU, minors []int) (gpuplugin.DeviceMap, error) {
 	if m.Host.Arch != runtime.GOARCH {
-		return nil, fmt.Errorf("the snapshot was made on %s, and this is %s", m.Host.Arch, runtime.GOARCH)
+		return nil, fmt.Errorf("%w: it was made on %s, and this is %s", ErrArchitecture, m.Host.Arch, runtime.GOARCH)
 	}
 	switch m.Engine {
 	case snapshot.EngineNone:
@@ -192,13 +192,13 @@ func (r *Restore) processes(ctx context.Context, c *Container) ([]gpuplugin.Proc
 		i := slices.IndexFunc(known, func(k gpuplugin.Process) bool { return k.PID == p.PID })
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("process %d held GPU state when it was saved, and the driver knows of none now", p.PID)
+			return nil, fmt.Errorf("%w: process %d held GPU state, and the driver knows of none now", ErrProcesses, p.PID)
 		case known[i].State != gpuplugin.StateCheckpointed:
-			return nil, fmt.Errorf("process %d is %s for the driver, want %s", p.PID, known[i].State, gpuplugin.StateCheckpointed)
+			return nil, fmt.Errorf("%w: process %d is %s for the driver, want %s", ErrProcesses, p.PID, known[i].State, gpuplugin.StateCheckpointed)
 		}
 	}
 	if len(known) != len(procs) {
-		return nil, fmt.Errorf("the driver knows of %d processes with GPU state, and the snapshot has %d", len(known), len(procs))
+		return nil, fmt.Errorf("%w: the driver knows of %d with GPU state, and the snapshot has %d", ErrProcesses, len(known), len(procs))
 	}
 	return procs, nil
 }

@@ -124,13 +124,13 @@ func TestFinishRefuses(t *testing.T) {
 		spoil func(w *world)
 		want  string
 	}{
-		"a process is missing":     {func(w *world) { delete(w.states, 301) }, "not among the restored ones"},
+		"a process is missing":     {func(w *world) { delete(w.states, 301) }, "p7) of the snapshot, which held GPU state, is not among them"},
 		"a process lost its state": {func(w *world) { w.states[301] = "" }, "knows of none"},
 		"a process runs":           {func(w *world) { w.states[301] = gpuplugin.StateRunning }, "is running for the driver"},
 		"one too many": {func(w *world) {
 			w.process(302, 300, "8")
 			w.states[302] = gpuplugin.StateCheckpointed
-		}, "3 processes"},
+		}, "knows of 3 with GPU state"},
 		"the driver fails": {func(w *world) { w.fail["resume 1"] = errFault }, "fault"},
 	} {
 		t.Run(name, func(t *testing.T) {

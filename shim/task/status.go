@@ -6,11 +6,14 @@ package task
 import (
 	"errors"
 	"strings"
+	"unicode"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -20,13 +23,20 @@ var classes = []struct{ err, class error }{
 	{gpuplugin.ErrUnsupported, errdefs.ErrFailedPrecondition},
 	{gpuplugin.ErrIncompatible, errdefs.ErrFailedPrecondition},
 	{gpuplugin.ErrUnknownState, errdefs.ErrFailedPrecondition},
-	{gpuplugin.ErrUnavailable, errdefs.ErrUnavailable},
+	// Not errdefs.ErrUnavailable, which says that containerd is.
+	{gpuplugin.ErrUnavailable, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
+	{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
+	{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
 	{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrNoManifest, errdefs.ErrFailedPrecondition},
 	{criu.ErrNotFound, errdefs.ErrFailedPrecondition},
 	{criu.ErrTooOld, errdefs.ErrFailedPrecondition},
 	{criu.ErrCheck, errdefs.ErrFailedPrecondition},
+	{unix.ENOSPC, errdefs.ErrResourceExhausted},
 }
 
 // status makes an error what a client understands; nil stays nil. Only text and
@@ -45,11 +55,22 @@ func status(err error) error {
 }
 
 func flat(err, class error) error {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := plain(err.Error())
 	if errors.Is(class, errdefs.ErrUnknown) || strings.HasSuffix(text, class.Error()) {
 		return errgrpc.ToGRPC(&texted{text, class})
 	}
 	return errgrpc.ToGRPC(&texted{text + ": " + class.Error(), class})
+}
+
+// plain makes a text one line that a terminal shows as it is: the names of
+// processes and files are the container's, and a manifest is anybody's.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", "; "))
 }
 
 // texted is an error of a class with a text that is complete.

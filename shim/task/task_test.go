@@ -21,6 +21,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
@@ -416,9 +417,13 @@ func TestStatus(t *testing.T) {
 	for err, is := range map[error]func(error) bool{
 		gpuplugin.ErrUnsupported:  errdefs.IsFailedPrecondition,
 		gpuplugin.ErrIncompatible: errdefs.IsFailedPrecondition,
-		gpuplugin.ErrUnavailable:  errdefs.IsUnavailable,
+		gpuplugin.ErrUnavailable:  errdefs.IsFailedPrecondition,
 		snapshot.ErrCorrupt:       errdefs.IsDataLoss,
 		criu.ErrTooOld:            errdefs.IsFailedPrecondition,
+		checkpoint.ErrExists:      errdefs.IsAlreadyExists,
+		checkpoint.ErrNoSpace:     errdefs.IsResourceExhausted,
+		checkpoint.ErrEntered:     errdefs.IsFailedPrecondition,
+		unix.ENOSPC:               errdefs.IsResourceExhausted,
 		context.DeadlineExceeded:  errdefs.IsDeadlineExceeded,
 		errdefs.ErrNotFound:       errdefs.IsNotFound,
 	} {
@@ -426,5 +431,13 @@ func TestStatus(t *testing.T) {
 		if !is(errgrpc.ToNative(got)) || !strings.Contains(got.Error(), "step") {
 			t.Errorf("%v became %v", err, got)
 		}
+	}
+}
+
+// What a container calls its processes must not reach a terminal as it is.
+func TestPlain(t *testing.T) {
+	got := status(errors.Join(errors.New("process 3 (\x1b[2J\x07\u202etext\xff)"), errors.New("für")))
+	if text := got.Error(); !strings.Contains(text, "process 3 (?[2J??text\ufffd); für") {
+		t.Errorf("got %q", text)
 	}
 }

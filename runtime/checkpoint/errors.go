@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import "errors"
+
+var (
+	// ErrEnding is the cause with which an operation is canceled because its
+	// container is being ended: nothing has to be saved of it.
+	ErrEnding = errors.New("the container is being ended")
+	// ErrExists means that a snapshot would be written over another.
+	ErrExists = errors.New("holds a snapshot already, or a part of one")
+	// ErrNoSpace means that the snapshot would not fit.
+	ErrNoSpace = errors.New("no space for the snapshot")
+	// ErrEntered means that GPU state is where CRIU does not look.
+	ErrEntered = errors.New("was started in the container by exec: only the first process and its descendants can be saved")
+	// ErrArchitecture means that the snapshot's programs can't run here.
+	ErrArchitecture = errors.New("the snapshot is another architecture's")
+	// ErrProcesses means that the driver knows of other processes than those
+	// of the snapshot, or knows them otherwise.
+	ErrProcesses = errors.New("the restored processes are not as they were saved")
+)
