@@ -29,13 +29,14 @@ type Engine struct {
 }
 
 type config struct {
-	procfs      string
-	lockTimeout time.Duration
-	stepTimeout time.Duration
-	undoTimeout time.Duration
-	grace       time.Duration
-	pause       func() time.Duration
-	sharing     Sharing
+	procfs       string
+	lockTimeout  time.Duration
+	stepTimeout  time.Duration
+	undoTimeout  time.Duration
+	grace        time.Duration
+	stateTimeout time.Duration
+	pause        func() time.Duration
+	sharing      Sharing
 }
 
 // Option changes one thing of an [Engine].
@@ -76,13 +77,14 @@ func (unwatched) Check(context.Context, []gpuplugin.Process) error { return nil 
 // NewEngine returns an engine on a driver.
 func NewEngine(d Driver, opts ...Option) *Engine {
 	e := &Engine{driver: d, cfg: config{
-		procfs:      "/proc",
-		lockTimeout: 30 * time.Second,
-		stepTimeout: 10 * time.Minute,
-		undoTimeout: 10 * time.Minute,
-		grace:       5 * time.Second,
-		pause:       lockPause,
-		sharing:     unwatched{},
+		procfs:       "/proc",
+		lockTimeout:  30 * time.Second,
+		stepTimeout:  10 * time.Minute,
+		undoTimeout:  10 * time.Minute,
+		grace:        5 * time.Second,
+		stateTimeout: stateTimeout,
+		pause:        lockPause,
+		sharing:      unwatched{},
 	}}
 	for _, opt := range opts {
 		opt(&e.cfg)
@@ -171,12 +173,10 @@ func (e *Engine) suspendOne(ctx context.Context, p gpuplugin.Process) error {
 // the same time, and then lets those go on that are to be running. After a
 // failure none goes on; the caller decides what then.
 func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {
-	if moves(devices) {
+	if len(devices) > 0 {
 		if err := refuseParked(procs); err != nil {
 			return err
 		}
-	} else {
-		devices = nil
 	}
 	errs := each(ctx, procs, "restore", func(ctx context.Context, p gpuplugin.Process) error {
 		if p.State == gpuplugin.StateCheckpointed {
@@ -215,16 +215,6 @@ func refuseParked(procs []gpuplugin.Process) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// moves says whether any device is replaced by another.
-func moves(devices gpuplugin.DeviceMap) bool {
-	for from, to := range devices {
-		if from != to {
-			return true
-		}
-	}
-	return false
 }
 
 // outlive returns a context for a call that can't be taken back: when ctx ends,

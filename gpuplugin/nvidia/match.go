@@ -17,28 +17,42 @@ import (
 // enough memory. The container may use the devices with these minor numbers;
 // all, if none is given.
 //
-// The map is empty if nothing moves, and otherwise has every device of the
-// snapshot, as the driver wants it. The error wraps [gpuplugin.ErrIncompatible]
+// The map is empty if nothing moves: without one the driver takes the first
+// device that the processes can see for the first that they could, and so on. So
+// it is empty only if they are the same, in the same order; otherwise it has
+// every device of the snapshot, as the driver wants it, moved or not. The error wraps [gpuplugin.ErrIncompatible]
 // and has every reason, each with its device. It is about what is free now: a
 // device can still fill up before the restore, which fails then.
 func Match(saved, host gpuplugin.Inventory, minors []int) (gpuplugin.DeviceMap, error) {
 	if len(saved.Devices) == 0 {
 		return nil, nil
 	}
-	m := matcher{free: visible(host.Devices, minors), places: gpuplugin.DeviceMap{}}
+	seen := visible(host.Devices, minors)
+	m := matcher{free: slices.Clone(seen), places: gpuplugin.DeviceMap{}}
 	m.check(refuseOlder(saved.Driver, host.Driver))
 	m.stay(saved.Devices)
 	m.move(saved.Devices)
-	if moves(m.places) {
+	same := inPlace(saved.Devices, seen)
+	if !same {
 		m.check(refuseMoves(host.Driver))
 	}
 	if len(m.errs) > 0 {
 		return nil, fmt.Errorf("%w: %w", gpuplugin.ErrIncompatible, errors.Join(m.errs...))
 	}
-	if !moves(m.places) {
+	if same {
 		return nil, nil
 	}
 	return m.places, nil
+}
+
+// inPlace tells whether the saved devices are the first that can be seen now.
+func inPlace(saved, seen []gpuplugin.Device) bool {
+	for i, s := range saved {
+		if i >= len(seen) || seen[i].UUID != s.UUID {
+			return false
+		}
+	}
+	return true
 }
 
 // matcher is one run of Match.
@@ -144,7 +158,7 @@ func refuseMoves(host string) error {
 		return err
 	}
 	if major < driverPairs {
-		return fmt.Errorf("driver %s can restore only to the same devices; %d or later moves them", host, driverPairs)
+		return fmt.Errorf("driver %s can restore only to the same devices in the same order; %d or later moves them", host, driverPairs)
 	}
 	return nil
 }

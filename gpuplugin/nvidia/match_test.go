@@ -38,7 +38,14 @@ func TestMatch(t *testing.T) {
 	}{
 		"no device":                {host: devices{gpu0}},
 		"the same":                 {saved: devices{gpu0}, host: devices{gpu0, gpu1}},
-		"the same, in other order": {saved: devices{gpu1, gpu0}, host: devices{gpu0, gpu1}},
+		"the same, in other order": {
+			saved: devices{gpu1, gpu0}, host: devices{gpu0, gpu1},
+			want: gpuplugin.DeviceMap{gpu0.UUID: gpu0.UUID, gpu1.UUID: gpu1.UUID},
+		},
+		"the same, behind another": {
+			saved: devices{gpu1}, host: devices{gpu0, gpu1},
+			want: gpuplugin.DeviceMap{gpu1.UUID: gpu1.UUID},
+		},
 		"another": {
 			saved: devices{gpu0}, host: devices{gpu1},
 			want: gpuplugin.DeviceMap{gpu0.UUID: gpu1.UUID},

@@ -57,7 +57,6 @@ func New(ctx context.Context, publisher shim.Publisher, sd shutdown.Service) (sh
 	s := &service{TTRPCTaskService: inner, containers: make(map[string]*container)}
 	s.config, s.configErr = config.Load()
 	s.helper = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
-	sd.RegisterCallback(func(context.Context) error { return s.helper.Close() })
 	s.oom = sync.OnceValues(func() (*oomWatch, error) { return newOOMWatch(ctx, publisher) })
 	return s, nil
 }
