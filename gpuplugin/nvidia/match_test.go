@@ -36,8 +36,8 @@ func TestMatch(t *testing.T) {
 		want        gpuplugin.DeviceMap
 		refused     []string
 	}{
-		"no device":                {host: devices{gpu0}},
-		"the same":                 {saved: devices{gpu0}, host: devices{gpu0, gpu1}},
+		"no device": {host: devices{gpu0}},
+		"the same":  {saved: devices{gpu0}, host: devices{gpu0, gpu1}},
 		"the same, in other order": {
 			saved: devices{gpu1, gpu0}, host: devices{gpu0, gpu1},
 			want: gpuplugin.DeviceMap{gpu0.UUID: gpu0.UUID, gpu1.UUID: gpu1.UUID},

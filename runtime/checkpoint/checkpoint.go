@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containerd/log"
@@ -240,20 +241,13 @@ func (s *saving) describe(ctx context.Context) (uint64, error) {
 	return sum, nil
 }
 
-// visible picks the devices of a container; without numbers it sees them all.
+// visible picks the devices of a container, in the order in which the library
+// lists them; without numbers it sees them all.
 func visible(devices []gpuplugin.Device, minors []int) []gpuplugin.Device {
 	if len(minors) == 0 {
 		return devices
 	}
-	var seen []gpuplugin.Device
-	for _, minor := range minors {
-		for _, d := range devices {
-			if d.Minor == minor {
-				seen = append(seen, d)
-			}
-		}
-	}
-	return seen
+	return slices.DeleteFunc(slices.Clone(devices), func(d gpuplugin.Device) bool { return !slices.Contains(minors, d.Minor) })
 }
 
 // space compares what the dump needs at the least with what is free.

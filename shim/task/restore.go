@@ -4,18 +4,20 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	gorunc "github.com/containerd/go-runc"
 	"github.com/containerd/log"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
@@ -124,6 +126,12 @@ func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRe
 	defer cancel()
 	rctx, cancelImages := c.restore.Context(rctx)
 	defer cancelImages()
+	// runc knows nothing of a restore that does not get far: its processes and
+	// its cgroup are ours to remove, if the cgroup was not there before.
+	groups, err := cgroup.Fresh(c.saved.CgroupsPath)
+	if err != nil {
+		return nil, err
+	}
 	// runc looks CRIU up in PATH.
 	rctx = gorunc.WithExtraEnv(rctx, "PATH="+c.runc.Path())
 	resp, err := s.TTRPCTaskService.Start(rctx, r)
@@ -136,7 +144,9 @@ func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRe
 	ctx = context.WithoutCancel(ctx)
 	err = c.runc.ExplainRestore(ctx, err, c.criuWork)
 	// A runc that was killed leaves its state, and processes perhaps.
-	return nil, errors.Join(err, c.runc.Delete(ctx))
+	cleanup, end := context.WithTimeoutCause(ctx, killGrace, fmt.Errorf("not done within %s", killGrace))
+	defer end()
+	return nil, errors.Join(err, c.runc.Delete(cleanup), groups.Remove(cleanup))
 }
 
 // kill ends a container whose restore failed after its processes were there.
@@ -153,15 +163,21 @@ func (c *container) kill(ctx context.Context) error {
 	return nil
 }
 
+// temporaryName is what os.MkdirTemp makes of containerd's "ctrd-checkpoint".
+var temporaryName = regexp.MustCompile(`^ctrd-checkpoint[0-9]+$`)
+
+// temporaryParent is where containerd, whose environment the shim has, makes
+// its temporary directories.
+func temporaryParent() string {
+	return filepath.Clean(cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir()))
+}
+
 // removeTemporary removes the directory into which containerd unpacked the
 // checkpoint, which it forgets (containerd issue 10166,
 // plugins/services/tasks/local.go). A directory of the user's stays.
 func (c *container) removeTemporary(ctx context.Context) {
 	dir := c.request.Checkpoint
-	parent := filepath.Dir(dir)
-	ours := strings.HasPrefix(filepath.Base(dir), "ctrd-checkpoint") &&
-		(parent == filepath.Clean(os.TempDir()) || parent == os.Getenv("XDG_RUNTIME_DIR"))
-	if !ours {
+	if !temporaryName.MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
 		return
 	}
 	if err := os.RemoveAll(dir); err != nil {
