@@ -55,14 +55,21 @@ func rewriteDevices(pid int, devices []specs.LinuxDevice, saved []gpuplugin.Devi
 	return nil
 }
 
-// addDevice never follows a link: the container's processes run by now, and
-// its files are theirs.
+// addDevice makes a node that is missing. The container's processes run by now,
+// and its files are theirs: where one of its links is in the way, it fails, and
+// one that is put there meanwhile leads nowhere outside its root.
 func addDevice(root *os.Root, d specs.LinuxDevice) error {
 	kind, ok := map[string]uint32{"c": unix.S_IFCHR, "u": unix.S_IFCHR, "b": unix.S_IFBLK}[d.Type]
 	if !ok {
 		return nil // a pipe is no device that a restore would lack
 	}
 	path := strings.TrimPrefix(filepath.Clean(d.Path), "/")
+	if _, err := root.Lstat(path); err == nil {
+		return nil
+	}
+	if err := noLinks(root, filepath.Dir(path)); err != nil {
+		return err
+	}
 	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -94,6 +101,16 @@ func addDevice(root *os.Root, d specs.LinuxDevice) error {
 		return errors.New("the container replaced it while it was made")
 	}
 	return own(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), d)
+}
+
+// noLinks fails if a directory's path, as far as it exists, has a link.
+func noLinks(root *os.Root, dir string) error {
+	for ; dir != "."; dir = filepath.Dir(dir) {
+		if info, err := root.Lstat(dir); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("/%s is a link: %w", dir, unix.ELOOP)
+		}
+	}
+	return nil
 }
 
 // own gives a node the owner and the mode of the spec.

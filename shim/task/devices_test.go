@@ -35,6 +35,12 @@ func TestAddDevice(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
 			must(t, os.Symlink(t.TempDir(), filepath.Join(root, "dev/sub")))
 		}, false, true},
+		"a link leads to a volume": {func(t *testing.T, root string) {
+			t.Helper()
+			must(t, os.MkdirAll(filepath.Join(root, "volume"), 0o755))
+			must(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
+			must(t, os.Symlink("../volume", filepath.Join(root, "dev/sub")))
+		}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -372,14 +372,22 @@ func TestDumpRequest(t *testing.T) {
 }
 
 func TestRemoveTemporary(t *testing.T) {
-	tmp, other := t.TempDir(), t.TempDir()
+	tmp, runtime, other := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	for dir, removed := range map[string]bool{
-		filepath.Join(tmp, "ctrd-checkpoint123"):   true,
-		filepath.Join(tmp, "snapshot"):             false,
-		filepath.Join(other, "ctrd-checkpoint123"): false,
+	for dir, tc := range map[string]struct {
+		xdg     string
+		removed bool
+	}{
+		filepath.Join(tmp, "ctrd-checkpoint123"):     {"", true},
+		filepath.Join(tmp, "ctrd-checkpoint"):        {"", false},
+		filepath.Join(tmp, "ctrd-checkpoint1-mine"):  {"", false},
+		filepath.Join(tmp, "snapshot"):               {"", false},
+		filepath.Join(other, "ctrd-checkpoint123"):   {"", false},
+		filepath.Join(runtime, "ctrd-checkpoint123"): {runtime + "/", true},
+		filepath.Join(tmp, "ctrd-checkpoint456"):     {runtime, false},
 	} {
+		removed := tc.removed
+		t.Setenv("XDG_RUNTIME_DIR", tc.xdg)
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
