@@ -129,7 +129,11 @@ func (m *Machine) add(pid int, p *process) {
 	if err := os.MkdirAll(filepath.Join(dir, "fd"), 0o750); err != nil {
 		m.tb.Fatal(err)
 	}
-	for name, text := range map[string]string{"comm": "toy" + strconv.Itoa(pid) + "\n", "maps": ""} {
+	for name, text := range map[string]string{
+		"comm": fmt.Sprintf("toy%d\n", pid),
+		"stat": fmt.Sprintf("%d (toy%d) S 1\n", pid, pid),
+		"maps": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			m.tb.Fatal(err)
 		}

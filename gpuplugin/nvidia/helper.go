@@ -24,6 +24,9 @@ const (
 	operationTimeout = 10 * time.Minute
 	// pingTimeout is how long a helper that is alive may take to say so.
 	pingTimeout = 2 * time.Second
+	// endTimeout is how long the end of a killed helper is waited for. One that
+	// is stuck in the driver ends when the driver lets it.
+	endTimeout = 2 * time.Second
 )
 
 // HelperConfig says how the device helper is started.
@@ -41,8 +44,9 @@ type HelperConfig struct {
 // busy with and nothing else. It satisfies [Driver] and may be used by any
 // number of goroutines.
 //
-// A helper that doesn't answer in time is killed: nobody could say what its
-// call would still do, and the next one asks the driver what it has done.
+// A helper that doesn't answer in time gets no further calls, and is killed when
+// the others that it is busy with have ended: nobody could say what its call
+// would still do, and the next one asks the driver what it has done.
 type Helper struct {
 	cfg HelperConfig
 
@@ -71,9 +75,12 @@ func (h *Helper) Close() error {
 	p := h.current
 	h.closed = true
 	h.mu.Unlock()
-	if p != nil {
-		p.kill()
-		<-p.exited
+	if p == nil {
+		return nil
+	}
+	p.kill()
+	if !p.ended() {
+		return fmt.Errorf("device helper %d does not end %v after it was killed; is the driver stuck?", p.cmd.Process.Pid, endTimeout)
 	}
 	return nil
 }
@@ -82,10 +89,51 @@ func (h *Helper) Close() error {
 func (h *Helper) process(ctx context.Context) (*helperProcess, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.processLocked(ctx)
+}
+
+// acquire returns the running helper for one call, which ends by release.
+func (h *Helper) acquire(ctx context.Context) (*helperProcess, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.processLocked(ctx)
+	if err == nil {
+		p.calls++
+	}
+	return p, err
+}
+
+func (h *Helper) release(p *helperProcess) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.calls--
+	if p.retired && p.calls == 0 {
+		p.kill()
+	}
+}
+
+// retire keeps further calls from a helper, one of whose calls got no answer,
+// and kills it if that was its only one; those of other containers may end.
+func (h *Helper) retire(p *helperProcess) {
+	h.mu.Lock()
+	last := p.calls == 1
+	first := !p.retired
+	p.retired = true
+	h.mu.Unlock()
+	switch {
+	case last:
+		p.kill()
+		p.ended()
+	case first:
+		time.AfterFunc(operationTimeout, p.kill)
+	}
+}
+
+func (h *Helper) processLocked(ctx context.Context) (*helperProcess, error) {
 	if h.closed {
 		return nil, fmt.Errorf("device helper: shut down: %w", gpuplugin.ErrUnavailable)
 	}
-	if h.current != nil && h.current.alive() {
+	if h.current != nil && !h.current.retired && h.current.alive() {
 		return h.current, nil
 	}
 	p, err := startHelper(ctx, h.cfg)
@@ -98,10 +146,11 @@ func (h *Helper) process(ctx context.Context) (*helperProcess, error) {
 
 // call makes one call. Its failure is the helper's, f's own result the driver's.
 func (h *Helper) call(ctx context.Context, what string, limit time.Duration, f func(context.Context, helperapi.GPUService) error) error {
-	p, err := h.process(ctx)
+	p, err := h.acquire(ctx)
 	if err != nil {
 		return err
 	}
+	defer h.release(p)
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -114,13 +163,11 @@ func (h *Helper) call(ctx context.Context, what string, limit time.Duration, f f
 	}
 	if ctx.Err() == nil { // the connection broke: the end of the process says why
 		p.kill()
-		<-p.exited
 		return fmt.Errorf("device helper died (%s) during %s; the next call starts another: %w", p.status(), what, gpuplugin.ErrUnavailable)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || !p.answers(ctx) {
-		p.kill()
-		<-p.exited
-		return fmt.Errorf("device helper gave no answer to %s within %v and was killed; is the process stopped, or the driver stuck?: %w: %w",
+		h.retire(p)
+		return fmt.Errorf("device helper gave no answer to %s within %v and is replaced; is the process stopped, or the driver stuck?: %w: %w",
 			what, time.Since(start).Round(time.Millisecond), gpuplugin.ErrUnavailable, context.Cause(ctx))
 	}
 	return fmt.Errorf("%s: %w", what, context.Cause(ctx))

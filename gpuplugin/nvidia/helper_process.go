@@ -14,8 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	runc "github.com/containerd/go-runc"
 	"github.com/containerd/log"
@@ -34,9 +37,16 @@ type helperProcess struct {
 	cmd    *exec.Cmd
 	client *ttrpc.Client
 	gpu    helperapi.GPUService
+	// dead is closed when it gets no more calls: it was killed, or has ended.
+	dead chan struct{}
+	bury sync.Once
 	// exited is closed when the process has been reaped; code is set then.
 	exited chan struct{}
 	code   int
+
+	// calls is how many are under way, and retired that there will be no more.
+	calls   int  // guarded by Helper.mu
+	retired bool // guarded by Helper.mu
 }
 
 // startHelper starts a helper on one end of a pair of sockets that nobody else
@@ -62,18 +72,35 @@ func startHelper(ctx context.Context, cfg HelperConfig) (*helperProcess, error) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stderr, logEnd := io.Pipe()
 	cmd.Stderr = logEnd
-	// The monitor, since in a shim containerd's reaper takes the exits of all
-	// children; locked, since the signal is for the death of a thread.
-	exits, err := runc.Monitor.StartLocked(cmd)
-	if err != nil {
-		return nil, errors.Join(err, ours.Close())
-	}
+	// What the driver starts may keep stderr.
+	cmd.WaitDelay = time.Second
 	client := ttrpc.NewClient(ours)
-	p := &helperProcess{cmd: cmd, client: client, gpu: helperapi.NewGPUClient(client), exited: make(chan struct{})}
-	ctx = log.WithLogger(context.WithoutCancel(ctx), log.G(ctx).WithField(logfields.PID, cmd.Process.Pid))
-	go logLines(ctx, stderr)
-	go p.reap(ctx, exits, logEnd)
+	p := &helperProcess{
+		cmd: cmd, client: client, gpu: helperapi.NewGPUClient(client),
+		dead: make(chan struct{}), exited: make(chan struct{}),
+	}
+	ctx = context.WithoutCancel(ctx)
+	started := make(chan error)
+	go p.run(ctx, logEnd, started)
+	if err := <-started; err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	go logLines(log.WithLogger(ctx, log.G(ctx).WithField(logfields.PID, cmd.Process.Pid)), stderr)
 	return p, nil
+}
+
+// run starts the process and waits for its end, on a thread that is kept for it
+// all the while: the signal is for the death of the thread.
+func (p *helperProcess) run(ctx context.Context, logEnd io.Closer, started chan<- error) {
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	// The monitor, since in a shim containerd's reaper takes the exits of all
+	// children.
+	exits, err := runc.Monitor.StartLocked(p.cmd)
+	started <- err
+	if err == nil {
+		p.reap(log.WithLogger(ctx, log.G(ctx).WithField(logfields.PID, p.cmd.Process.Pid)), exits, logEnd)
+	}
 }
 
 // reap waits for the end of the process.
@@ -84,7 +111,7 @@ func (p *helperProcess) reap(ctx context.Context, exits chan runc.Exit, logEnd i
 		code = -1
 	}
 	p.code = code
-	_ = p.client.Close()
+	p.end()
 	_ = logEnd.Close()
 	log.G(ctx).WithField("status", p.code).Debug("device helper exited")
 	close(p.exited)
@@ -92,22 +119,46 @@ func (p *helperProcess) reap(ctx context.Context, exits chan runc.Exit, logEnd i
 
 func (p *helperProcess) alive() bool {
 	select {
-	case <-p.exited:
+	case <-p.dead:
 		return false
 	default:
 		return true
 	}
 }
 
-// kill ends the process; whoever needs to know waits for exited.
+// kill ends the process. At once, it gets no more calls, and those under way
+// fail; when it ends is for the driver to say, see ended.
 func (p *helperProcess) kill() {
 	// Through its pidfd: whatever has reaped it, no other process is hit.
 	_ = p.cmd.Process.Kill()
+	p.end()
+}
+
+// end ends the connection.
+func (p *helperProcess) end() {
+	p.bury.Do(func() {
+		close(p.dead)
+		_ = p.client.Close()
+	})
+}
+
+// ended waits for the end of a process that was killed, within reason, and tells
+// whether it came.
+func (p *helperProcess) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(endTimeout):
+		return false
+	}
 }
 
 // status says how it ended. What a signal ended has the status 128 plus its
 // number with containerd's reaper, and -1 without.
 func (p *helperProcess) status() string {
+	if !p.ended() {
+		return "killed, and stuck in the driver"
+	}
 	if p.code < 0 {
 		return "killed by a signal"
 	}

@@ -26,6 +26,8 @@ const (
 	stateParallel = 16
 )
 
+var errStopped = errors.New("it is stopped (SIGSTOP or a debugger); continue it first")
+
 // Processes tells which of the processes hold GPU state. The driver is asked
 // about each, since one that is checkpointed holds no file, and the kernel too,
 // since a file that the driver knows nothing of is state that would be lost.
@@ -55,9 +57,15 @@ func (e *Engine) Processes(ctx context.Context, pids []int) ([]gpuplugin.Process
 
 // classify returns nil for a process without GPU state.
 func (e *Engine) classify(ctx context.Context, pid int) (*gpuplugin.Process, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stateTimeout,
-		fmt.Errorf("no answer within %v; the process may be stopped: %w", stateTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.stateTimeout,
+		fmt.Errorf("no answer within %v; the process may be stopped: %w", e.cfg.stateTimeout, context.DeadlineExceeded))
 	defer cancel()
+	// The driver would wait for one that is stopped, and the helper, which serves
+	// other containers too, for the driver. One without a device file, as any job
+	// of a shell, is none of the driver's.
+	if view, err := viewProcess(e.cfg.procfs, pid); err == nil && view.stopped && len(view.files) > 0 {
+		return nil, unknown(pid, view, errStopped)
+	}
 	state, stateErr := e.driver.State(ctx, pid)
 	if stateErr == nil {
 		return &gpuplugin.Process{PID: pid, State: state}, nil
@@ -81,12 +89,12 @@ func (e *Engine) classify(ctx context.Context, pid int) (*gpuplugin.Process, err
 func unknown(pid int, view procView, err error) error {
 	hint := ""
 	if len(view.files) > 0 {
-		hint = " holds " + strings.Join(view.files, ", ")
+		hint = " holds " + printable(strings.Join(view.files, ", "))
 	}
 	if len(view.files) > 0 && errors.Is(err, helperapi.ErrNoState) {
 		hint += ", perhaps as a forked child of a CUDA program, or is only beginning to use it"
 	}
-	return fmt.Errorf("%w: process %d (%s)%s: %w", gpuplugin.ErrUnknownState, pid, view.comm, hint, err)
+	return fmt.Errorf("%w: process %d (%s)%s: %w", gpuplugin.ErrUnknownState, pid, printable(view.comm), hint, err)
 }
 
 // explain says what of the process the driver probably refused to checkpoint.

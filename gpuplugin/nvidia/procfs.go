@@ -5,6 +5,7 @@ package nvidia
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -13,12 +14,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // procView is what the kernel says of one process.
 type procView struct {
 	// comm is its name, for people.
 	comm string
+	// stopped says that a signal or a debugger has stopped it.
+	stopped bool
 	// files are the NVIDIA device files that it holds open or mapped, sorted.
 	files []string
 	// managed is an estimate of its managed memory in bytes (see parseMaps).
@@ -43,6 +47,9 @@ func readView(dir string) (procView, error) {
 		return procView{}, err
 	}
 	view := procView{comm: strings.TrimSpace(string(comm))}
+	if view.stopped, err = isStopped(filepath.Join(dir, "stat")); err != nil {
+		return view, err
+	}
 	open, err := openFiles(filepath.Join(dir, "fd"))
 	if err != nil {
 		return view, err
@@ -55,6 +62,27 @@ func readView(dir string) (procView, error) {
 	slices.Sort(view.files)
 	view.files = slices.Compact(view.files)
 	return view, nil
+}
+
+// isStopped reads the state of a process (field 3 of proc_pid_stat(5)).
+func isStopped(path string) (bool, error) {
+	stat, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	// The name, in parentheses, may have spaces and parentheses of its own.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) > 0 && strings.EqualFold(fields[0], "t"), nil
+}
+
+// printable is a name that a container chose, as it may get into a log.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
 }
 
 func openFiles(dir string) ([]string, error) {

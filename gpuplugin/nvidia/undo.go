@@ -37,7 +37,7 @@ func (e *Engine) Undo(ctx context.Context, procs []gpuplugin.Process) error {
 func (e *Engine) undoOne(ctx context.Context, p gpuplugin.Process) error {
 	unavailable := 0
 	for {
-		state, err := e.driver.State(ctx, p.PID)
+		state, err := e.stateOf(ctx, p.PID)
 		if err == nil && state == p.State {
 			return nil
 		}
@@ -64,6 +64,13 @@ func (e *Engine) undoOne(ctx context.Context, p gpuplugin.Process) error {
 		case <-time.After(undoPause):
 		}
 	}
+}
+
+// stateOf asks once more, for as long as an answer may take.
+func (e *Engine) stateOf(ctx context.Context, pid int) (gpuplugin.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.stateTimeout)
+	defer cancel()
+	return e.driver.State(ctx, pid)
 }
 
 // stepTowards makes the one call that brings the process nearer.

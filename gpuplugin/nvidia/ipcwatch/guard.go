@@ -194,7 +194,7 @@ func (g *Guard) watch(ctx context.Context, pids []int, dirs []string) error {
 func (l *library) watch(f *os.File, p *programs) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("probe %s: %w", f.Name(), err), l.close())
+			err = errors.Join(fmt.Errorf("probe %q: %w", f.Name(), err), l.close())
 		}
 	}()
 	if l.symbols, err = symbolsOf(f); err != nil || len(l.symbols) == 0 {
