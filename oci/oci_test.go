@@ -4,6 +4,9 @@
 package oci_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -136,8 +139,17 @@ func TestRename(t *testing.T) {
 func TestSaveAndLoad(t *testing.T) {
 	dir := t.TempDir()
 	want := &specs.Spec{Version: "1.2.0", Hostname: "h", Annotations: map[string]string{"a": "b"}}
-	if err := oci.Save(dir, want); err != nil {
-		t.Fatal(err)
+	if err := oci.Save(dir, want); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("a bundle without a spec: %v", err)
+	}
+	name := filepath.Join(dir, "config.json")
+	for _, err := range []error{os.WriteFile(name, []byte("{}"), 0o600), os.Chmod(name, 0o666), oci.Save(dir, want)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("its mode is %v, %v", info, err)
 	}
 	got, err := oci.Load(dir)
 	if err != nil || !reflect.DeepEqual(got, want) {

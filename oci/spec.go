@@ -32,14 +32,23 @@ func Load(bundle string) (*specs.Spec, error) {
 	return &spec, nil
 }
 
-// Save replaces the spec of a bundle. A reader sees the old one or the new one.
+// Save replaces the spec of a bundle and keeps the file's mode. A reader sees
+// the old one or the new one.
 func Save(bundle string, spec *specs.Spec) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("write the container's spec: %w", err)
 	}
 	name := filepath.Join(bundle, specName)
+	old, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("write the container's spec: %w", err)
+	}
 	if err := os.WriteFile(name+".new", data, 0o600); err != nil {
+		return fmt.Errorf("write the container's spec: %w", err)
+	}
+	// Whatever the umask says.
+	if err := os.Chmod(name+".new", old.Mode().Perm()); err != nil {
 		return fmt.Errorf("write the container's spec: %w", err)
 	}
 	if err := os.Rename(name+".new", name); err != nil {
