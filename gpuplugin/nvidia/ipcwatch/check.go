@@ -152,13 +152,13 @@ func (g *Guard) watched(pid int) error {
 	for _, m := range maps {
 		lib := g.libraries[m.file]
 		if lib == nil {
-			return fmt.Errorf("%q was not there when the container was created", m.path)
+			return fmt.Errorf("%s was not there when the container was created", shown(m.path))
 		}
 		if lib.err != nil {
 			return lib.err
 		}
 		if err := lib.armed(memory, m); err != nil {
-			return fmt.Errorf("%q: %w", m.path, err)
+			return fmt.Errorf("%s: %w", shown(m.path), err)
 		}
 	}
 	return nil

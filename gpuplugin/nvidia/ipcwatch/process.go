@@ -121,3 +121,6 @@ func parseMapping(line string) (m mapping, ok bool, err error) {
 
 // isLibrary tells whether a file with this name is libcuda.
 func isLibrary(name string) bool { return strings.HasPrefix(name, "libcuda.so") }
+
+// shown is a path that a container chose, as it may get into a log.
+func shown(path string) string { return strings.Trim(strconv.Quote(path), `"`) }

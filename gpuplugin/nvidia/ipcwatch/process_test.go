@@ -133,3 +133,11 @@ func TestMalformedLibrary(t *testing.T) {
 		})
 	}
 }
+
+func TestShown(t *testing.T) {
+	for in, want := range map[string]string{"/usr/lib/libcuda.so.1": "/usr/lib/libcuda.so.1", "/a b\x1b[2J\n": `/a b\x1b[2J\n`} {
+		if got := shown(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
