@@ -8,14 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/v2/core/mount"
 	gorunc "github.com/containerd/go-runc"
 	"github.com/containerd/log"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
@@ -146,7 +149,27 @@ func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRe
 	// A runc that was killed leaves its state, and processes perhaps.
 	cleanup, end := context.WithTimeoutCause(ctx, killGrace, fmt.Errorf("not done within %s", killGrace))
 	defer end()
-	return nil, errors.Join(err, c.runc.Delete(cleanup), groups.Remove(cleanup))
+	return nil, errors.Join(err, c.unmountCRIU(), c.runc.Delete(cleanup), groups.Remove(cleanup))
+}
+
+// unmountCRIU removes the mounts that a CRIU which was killed leaves on the
+// host: its view of the cgroups (criu/cgroup.c, .criu.cgyard), in its work
+// directory, and the root that runc makes for it (criu_linux.go).
+func (c *container) unmountCRIU() error {
+	var errs []error
+	for _, dir := range []string{c.criuWork, filepath.Join(c.runc.Root, c.id, "criu-root")} {
+		dir, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = mount.UnmountRecursive(dir, unix.MNT_DETACH)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove what CRIU mounted in %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // kill ends a container whose restore failed after its processes were there.
