@@ -149,7 +149,9 @@ func (s *service) startCPU(ctx context.Context, c *container, r *taskapi.StartRe
 	// A runc that was killed leaves its state, and processes perhaps.
 	cleanup, end := context.WithTimeoutCause(ctx, killGrace, fmt.Errorf("not done within %s", killGrace))
 	defer end()
-	return nil, errors.Join(err, c.unmountCRIU(), c.runc.Delete(cleanup), groups.Remove(cleanup))
+	// The processes first: runc would wait for the first of them to end, which
+	// one that CRIU left half restored may not do by itself.
+	return nil, errors.Join(err, groups.Remove(cleanup), c.unmountCRIU(), c.runc.Delete(cleanup))
 }
 
 // unmountCRIU removes the mounts that a CRIU which was killed leaves on the
