@@ -89,6 +89,22 @@ func (p *patient) expectUnharmed(ctx context.Context) {
 // startOver forgets a checkpoint that succeeded.
 func (p *patient) startOver() { p.dir = filepath.Join(p.t.TempDir(), "snapshot") }
 
+// expectRestoreFails fails unless a restore does, with an error that has all of
+// the words, and unless nothing is left of it, not on the GPUs either. No other
+// container may run.
+func (d *daemon) expectRestoreFails(ctx context.Context, t *testing.T, s spec, dir string, says ...string) *container {
+	t.Helper()
+	c, err := d.tryRestore(ctx, t, s, dir)
+	expectError(t, err, says...)
+	expectNoProcess(ctx, t, c)
+	c.remove()
+	d.expectNothingLeft(t)
+	for _, gpu := range usual.GPUs {
+		d.expectUsed(t, gpu, 0)
+	}
+	return c
+}
+
 // expectNoProcess fails if anything is left running, or has run, in a container
 // whose restore failed.
 func expectNoProcess(ctx context.Context, t *testing.T, c *container) {

@@ -351,21 +351,6 @@ func (c *container) expectStates(ctx context.Context, ranks int, want string) {
 	}
 }
 
-// waitCall waits until the driver was asked for something.
-func (d *daemon) waitCall(ctx context.Context, t *testing.T, what string, is func(standin.Call) bool) {
-	t.Helper()
-	err := testbed.Eventually(ctx, what, func() error {
-		calls, err := d.gpu.Calls()
-		if err == nil && !slices.ContainsFunc(calls, is) {
-			err = fmt.Errorf("not among %d calls", len(calls))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // waitStatus waits until the task is in the given state.
 func (c *container) waitStatus(ctx context.Context, want containerd.ProcessStatus) {
 	c.t.Helper()
