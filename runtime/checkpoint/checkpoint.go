@@ -365,7 +365,7 @@ func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) err
 		return errors.Join(sealErr, resumeErr)
 	}
 	if resumeErr == nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return errors.Join(context.Cause(ctx), s.trouble)
 	}
 	if err := s.writeManifest(whole); err != nil {
 		return errors.Join(err, resumeErr, s.trouble)
