@@ -213,6 +213,26 @@ func Fresh(cgroupsPath string) (Groups, error) {
 }
 
 func fresh(root, path string, unified bool) (Groups, error) {
+	groups, err := at(root, path, unified)
+	for _, g := range groups {
+		if _, err := os.Lstat(g.dir); !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return groups, err
+}
+
+// At returns the groups of a cgroupsPath, there or not; none for a path of
+// systemd's.
+func At(cgroupsPath string) (Groups, error) {
+	unified, err := isUnified()
+	if err != nil || !filepath.IsAbs(cgroupsPath) || filepath.Clean(cgroupsPath) == "/" {
+		return nil, err
+	}
+	return at(Root, filepath.Clean(cgroupsPath), unified)
+}
+
+func at(root, path string, unified bool) (Groups, error) {
 	hierarchies := []string{root}
 	if !unified {
 		var err error
@@ -222,9 +242,6 @@ func fresh(root, path string, unified bool) (Groups, error) {
 	}
 	groups := make(Groups, 0, len(hierarchies))
 	for _, h := range hierarchies {
-		if _, err := os.Lstat(h + path); !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
 		groups = append(groups, &Cgroup{dir: h + path, unified: unified})
 	}
 	return groups, nil
@@ -232,6 +249,21 @@ func fresh(root, path string, unified bool) (Groups, error) {
 
 // Groups are a container's, one in each hierarchy.
 type Groups []*Cgroup
+
+// PIDs returns every process in any of the groups.
+func (g Groups) PIDs() ([]int, error) {
+	var pids []int
+	var errs []error
+	for _, c := range g {
+		if !c.unified && !c.hasFreezer() {
+			continue
+		}
+		in, err := c.PIDs()
+		pids = append(pids, in...)
+		errs = append(errs, err)
+	}
+	return pids, errors.Join(errs...)
+}
 
 // Remove ends the processes in the groups and removes the groups, as far as they
 // are there.

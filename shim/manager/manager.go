@@ -6,7 +6,8 @@
 // All three are the stock runc shim's, with the options in either form, and for
 // daemons that speak the old bootstrap protocol.
 //
-// It must not know of checkpoints or GPUs.
+// It must not know of GPUs, and of checkpoints only what one that was cut short
+// leaves.
 package manager
 
 import (
