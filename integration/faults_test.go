@@ -18,6 +18,7 @@ import (
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
@@ -57,7 +58,10 @@ func (p *patient) checkpointDirectly(ctx context.Context, exit bool) error {
 	_, err = p.d.Client.TaskService().Checkpoint(ctx, &tasks.CheckpointTaskRequest{
 		ContainerID: p.id, Options: opts,
 	})
-	return err
+	if err != nil {
+		return errgrpc.ToNative(err)
+	}
+	return nil
 }
 
 // expectRecovered fails unless the patient is unharmed, and can be saved now.
@@ -109,9 +113,18 @@ func (d *daemon) expectRestoreFails(ctx context.Context, t *testing.T, s spec, d
 // whose restore failed.
 func expectNoProcess(ctx context.Context, t *testing.T, c *container) {
 	t.Helper()
+	expectNothingRuns(ctx, t, c.d)
+	if out := c.stdout.String(); out != "" {
+		t.Errorf("it ran and wrote %q", out)
+	}
+}
+
+// expectNothingRuns fails if processes are left in a container, or CRIU is.
+func expectNothingRuns(ctx context.Context, t *testing.T, d *daemon) {
+	t.Helper()
 	err := testbed.Eventually(ctx, "no process is left", func() error {
-		procs, err := c.d.Processes()
-		errs := []error{err, c.d.strayCRIU()}
+		procs, err := d.Processes()
+		errs := []error{err, d.strayCRIU()}
 		for _, p := range procs {
 			if p.Container {
 				errs = append(errs, fmt.Errorf("process %d is left: %s", p.PID, p.Command))
@@ -121,9 +134,6 @@ func expectNoProcess(ctx context.Context, t *testing.T, c *container) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-	if out := c.stdout.String(); out != "" {
-		t.Errorf("it ran and wrote %q", out)
 	}
 }
 

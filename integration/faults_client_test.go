@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// held is a checkpoint that CRIU is in the middle of.
+type held struct {
+	*patient
+	hold
+	// done has the result of the checkpoint.
+	done <-chan error
+}
+
+// held starts a checkpoint and returns once CRIU has all processes in its
+// hands. Until it is released, it waits.
+func (d *daemon) held(ctx context.Context, t *testing.T, checkpoint func(*patient) error) held {
+	t.Helper()
+	h, withHook := newHook(t)
+	s := d.toy("-n", "2")
+	s.opts = append(s.opts, withHook)
+	p := d.patient(ctx, t, s, 2)
+	o := h.holdAt(t, "network-lock")
+	t.Cleanup(o.release)
+	done := make(chan error, 1)
+	go func() { done <- checkpoint(p) }()
+	o.wait(ctx)
+	h.at(t, "", "")
+	return held{p, o, done}
+}
+
+// result waits for the end of the checkpoint.
+func (h held) result(ctx context.Context) error {
+	h.t.Helper()
+	select {
+	case err := <-h.done:
+		return err
+	case <-ctx.Done():
+		h.t.Fatal(context.Cause(ctx))
+		return nil
+	}
+}
+
+// Whoever asked for a checkpoint goes away in the middle of it. CRIU is let come
+// to its end; then the container goes on, and nothing is left.
+func TestFaultsClientGone(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{"context canceled": 0, "ctr interrupted": syscall.SIGINT, "ctr killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			d := onGPUs(t)
+			ctx := d.testContext(t)
+			clientCtx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			program := make(chan *exec.Cmd, 1)
+			h := d.held(ctx, t, func(p *patient) error {
+				if sig == 0 {
+					_, err := p.task.Checkpoint(clientCtx)
+					return err
+				}
+				ctr, err := d.Command(ctx, "ctr", d.CtrArgs("task", "checkpoint", p.id)...)
+				if err == nil {
+					err = ctr.Start()
+				}
+				if err != nil {
+					return err
+				}
+				program <- ctr
+				return ctr.Wait()
+			})
+			if sig == 0 {
+				cancel()
+			} else if err := (<-program).Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.result(ctx); err == nil {
+				t.Error("the checkpoint succeeded")
+			}
+			h.release()
+			h.waitStatus(ctx, containerd.Running)
+			h.expectRecovered(ctx)
+		})
+	}
+}
+
+// A container that is killed during its checkpoint ends at once, and can be
+// deleted.
+func TestFaultsContainerKilled(t *testing.T) {
+	for name, kill := range map[string]func(ctx context.Context, h held) error{
+		"by containerd": func(ctx context.Context, h held) error { return h.task.Kill(ctx, syscall.SIGKILL) },
+		"by the kernel": func(_ context.Context, h held) error { return syscall.Kill(int(h.task.Pid()), syscall.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := onGPUs(t)
+			ctx := d.testContext(t)
+			h := d.held(ctx, t, func(p *patient) error { return p.checkpoint(ctx) })
+			if err := kill(ctx, h); err != nil {
+				t.Fatal(err)
+			}
+			h.release()
+			if err := h.result(ctx); err == nil {
+				t.Error("the checkpoint succeeded")
+			}
+			if status := h.waitExit(ctx); status != 137 {
+				t.Errorf("exit status %d, not 137", status)
+			}
+			h.delete(ctx)
+			h.remove()
+			if left := list(h.dir); len(left) != 0 {
+				t.Errorf("%s has %v", h.dir, left)
+			}
+			d.expectNothingLeft(t)
+			for _, gpu := range usual.GPUs {
+				d.expectUsed(t, gpu, 0)
+			}
+		})
+	}
+}
+
+// The shim is killed in the middle of a checkpoint, with the processes frozen,
+// the GPU state in their memory and CRIU at work. containerd cleans up.
+func TestFaultsShimKilled(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	var w *watcher
+	h := d.held(ctx, t, func(p *patient) error {
+		w = d.watch(ctx, p.id)
+		return p.checkpoint(ctx)
+	})
+	for _, pid := range d.shims(t, h.id) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.result(ctx); err == nil {
+		t.Error("the checkpoint succeeded")
+	}
+	w.until(ctx, t, "exit")
+	w.until(ctx, t, "delete")
+	h.release()
+	expectNothingRuns(ctx, t, d)
+	h.remove()
+	d.expectNothingLeft(t)
+	for _, gpu := range usual.GPUs {
+		d.expectUsed(t, gpu, 0)
+	}
+	// Nobody is there to remove what CRIU had written into the client's own
+	// directory. It is no snapshot, and is not taken for one.
+	if _, err := os.Stat(filepath.Join(h.dir, snapshot.ManifestName)); err == nil {
+		t.Error("it has a manifest")
+	}
+	d.expectRestoreFails(ctx, t, d.toy("-n", "2"), h.dir)
+}
+
+// While a checkpoint is under way there is no other, no pause, and no process
+// enters; but all the while the state can be asked for.
+func TestFaultsAtTheSameTime(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	h := d.held(ctx, t, func(p *patient) error { return p.checkpointDirectly(ctx, false) })
+	other := *h.patient
+	other.dir = filepath.Join(t.TempDir(), "other")
+	for what, try := range map[string]func() error{
+		"checkpoint": func() error { return other.checkpointDirectly(ctx, false) },
+		"pause":      func() error { return h.task.Pause(ctx) },
+		"exec":       func() error { return h.tryExec(ctx) },
+	} {
+		if err := try(); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%s: %v, want a failed precondition", what, err)
+		} else {
+			expectError(t, err, "checkpoint is under way")
+		}
+	}
+	for range 20 {
+		start := time.Now()
+		h.expectStatus(ctx, containerd.Running)
+		if took := time.Since(start); took > stateTime {
+			t.Errorf("the state took %s", took)
+		}
+	}
+	h.release()
+	if err := h.result(ctx); err != nil {
+		t.Errorf("the checkpoint: %v", err)
+	}
+	h.startOver()
+	h.expectRecovered(ctx)
+}
+
+// tryExec starts a process in the container and does not wait for it.
+func (c *container) tryExec(ctx context.Context) error {
+	e, err := c.task.Exec(ctx, "enters", &specs.Process{Args: []string{"/bin/true"}, Cwd: "/"}, cio.NullIO)
+	if err != nil {
+		return err
+	}
+	err = e.Start(ctx)
+	_, deleteErr := e.Delete(ctx, containerd.WithProcessKill)
+	return errors.Join(err, deleteErr)
+}
+
+// The state is answered quickly throughout a checkpoint and a restore.
+func TestGPUStateDuring(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.toy("-n", "2", "-b", "8388608")
+	c := d.run(ctx, t, s)
+	c.ticksOn(ctx, 2)
+	dir := filepath.Join(t.TempDir(), "snapshot")
+	done := make(chan error, 1)
+	go func() { done <- c.checkpointTo(ctx, dir, false) }()
+	slowest, asked := d.askUntil(ctx, t, c, done)
+	t.Logf("checkpoint: %d answers, the slowest took %s", asked, slowest)
+	if slowest > stateTime {
+		t.Errorf("an answer took %s", slowest)
+	}
+	s.taskOpts = []containerd.NewTaskOpts{containerd.WithRestoreImagePath(dir)}
+	r := d.create(ctx, t, s)
+	go func() { done <- r.task.Start(ctx) }()
+	slowest, asked = d.askUntil(ctx, t, r, done)
+	t.Logf("restore: %d answers, the slowest took %s", asked, slowest)
+	if slowest > stateTime {
+		t.Errorf("an answer took %s", slowest)
+	}
+	r.expectGoesOn(ctx, 2)
+	r.stop(ctx)
+	c.expectGoesOn(ctx, 2)
+	c.stop(ctx)
+}
