@@ -28,7 +28,6 @@ const (
 	PhaseManifest  = "manifest"
 	PhaseKill      = "kill"
 	PhaseVerify    = "verify"
-	PhaseRestore   = "restore"
 )
 
 // phases measures the steps of an operation.
