@@ -156,7 +156,11 @@ func runCRIU(t *testing.T, program, dir, action string, args ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	log := filepath.Join(dir, action+".log")
-	args = append([]string{action, "--images-dir", dir, "--log-file", action + ".log", "--allow-uprobes", "--shell-job"}, args...)
+	// The process is in the host's cgroups: CRIU would save the whole tree below,
+	// and make the cgroups of other tests' containers again.
+	args = append([]string{
+		action, "--images-dir", dir, "--log-file", action + ".log", "--allow-uprobes", "--shell-job", "--manage-cgroups=ignore",
+	}, args...)
 	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
 		text, readErr := os.ReadFile(log)
 		t.Fatalf("criu %s: %v\n%s\n%s%v", action, err, out, text, readErr)
