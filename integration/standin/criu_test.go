@@ -153,7 +153,8 @@ func TestCRIUAloneLosesTheDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	y := b.start(t, nil, "-i", "10")
+	// It finds out at its next tick, and ends: not before CRIU has let go of it.
+	y := b.start(t, nil, "-i", "500")
 	y.reaches(t, 0, 3)
 	i.dump(t, y, "--file-locks")
 	i.restore(t, "--file-locks")
