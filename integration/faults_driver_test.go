@@ -36,7 +36,11 @@ func TestFaultsHelperKilled(t *testing.T) {
 				d := onGPUs(t)
 				ctx := d.testContext(t)
 				p := d.patient(ctx, t, d.toy("-n", "2"), 2)
-				d.faults(t, fmt.Sprintf("%s crash times=1 when=%s", tc.op, when))
+				rule := fmt.Sprintf("%s comm=toy0 crash times=1 when=%s", tc.op, when)
+				if tc.op == "nvml" { // is of no process
+					rule = "nvml crash times=1"
+				}
+				d.faults(t, rule)
 				err := p.checkpointDirectly(ctx, false)
 				switch {
 				case tc.says != nil:
