@@ -183,7 +183,6 @@ func TestFaultsDriverHangs(t *testing.T) {
 	wg.Wait()
 	d.faults(t)
 	for i, h := range hangs {
-		t.Log(h.op, errs[i])
 		expectError(t, errs[i], h.says...)
 		patients[i].expectUnharmed(ctx)
 	}
