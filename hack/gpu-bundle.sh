@@ -32,7 +32,7 @@ patchelf --set-rpath /opt/hetgpu/lib "$dir/bin/runc"
 	die "the bundle takes CRIU from /opt/hetgpu/criu, which is not there: this distribution's own is in use"
 cp -a /opt/hetgpu/criu "$dir/criu"
 
-cp integration/gpu/testdata/* integration/standin/src/include/cuda.h "$dir/src/"
+cp integration/gpu/testdata/* libhetcuda/include/cuda.h "$dir/src/"
 for program in gpuload ck; do
 	cc -std=gnu11 -O2 -I "$dir/src" -o "$dir/prebuilt/$program" "$dir/src/$program.c" -L bin/standin -l:libcuda.so.1
 done

@@ -68,7 +68,7 @@ func cudaProgram(ctx context.Context, scratch string, image testbed.Image) (prog
 		return program{}, err
 	}
 	file := filepath.Join(scratch, "gpuload")
-	_, err = tool(ctx, "cc", "-std=gnu11", "-O2", "-I", "integration/standin/src/include", "-o", file,
+	_, err = tool(ctx, "cc", "-std=gnu11", "-O2", "-I", "libhetcuda/include", "-o", file,
 		"integration/gpu/testdata/gpuload.c", libcuda, "-Wl,--allow-shlib-undefined")
 	if err != nil {
 		return program{}, err

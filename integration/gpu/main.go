@@ -58,7 +58,7 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
 	flags.StringVar(&c.out, "out", "dist/gpu-test", "`directory` for the report and logs")
 	flags.StringVar(&c.work, "work", "", "`directory` for everything temporary (default: the system's for such, if it is on a disk)")
-	flags.StringVar(&c.include, "include", "integration/standin/src/include", "cuda.h to use where no toolkit is installed")
+	flags.StringVar(&c.include, "include", "libhetcuda/include", "cuda.h to use where no toolkit is installed")
 	flags.StringVar(&c.prebuilt, "prebuilt", "", "test programs to use where no compiler is installed")
 	flags.StringVar(&c.standIn, "stand-in", "", "rehearse with the stand-in libraries in this `directory`, without a GPU")
 	flags.StringVar(&c.rows, "rows", "all", "what to run: all, or some of rows, timing and `names` of rows, comma separated")

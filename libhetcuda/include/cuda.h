@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: The hetGPU authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The part of the CUDA driver API that the stand-in answers. Names, values
+ * The part of the CUDA driver API that we use or answer. Names, values
  * and layouts are those of cuda.h of CUDA 12.8 and 13.0, as NVIDIA documents
  * them in the CUDA Driver API reference (modules "Data types", "Error
  * handling", "Memory management", "CUDA checkpointing"); written anew, so that
  * the stand-in and the toys build where no toolkit is. A toy that is built
  * with the toolkit's own cuda.h instead runs on a real driver.
  */
-#ifndef HETGPU_STANDIN_CUDA_H
-#define HETGPU_STANDIN_CUDA_H
+#ifndef HETGPU_CUDA_H
+#define HETGPU_CUDA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,101 @@
+/*
+ * SPDX-FileCopyrightText: The hetGPU authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * How a process outside of a container asks libhetcuda inside of it to let go
+ * of its device memory and to take it back: the messages, and what they mean.
+ * The other side is gpuplugin/nvidia/hetcuda, in Go.
+ *
+ * The socket. A process that has initialized CUDA listens on a socket
+ * (AF_UNIX, SOCK_SEQPACKET) "hetcuda.<pid>" in the directory that the
+ * environment variable HETCUDA_CONTROL names; without the variable the library
+ * forwards and does nothing else. <pid> is the process's own idea of its PID;
+ * who is behind a socket SO_PEERCRED tells, not the name. Only a peer that is
+ * root, or from outside of the process's PID namespace (its PID there is 0), is
+ * listened to, and one connection at a time.
+ *
+ * One packet is one message, in the byte order and alignment of x86-64. Every
+ * request gets one reply. Descriptors travel as SCM_RIGHTS, one a chunk, in the
+ * order of the chunks.
+ *
+ *     HELLO    what the library is, and in which state
+ *     HOLD     from now on every CUDA call waits. Answered when no thread is
+ *              inside of the driver any more; if that takes longer than
+ *              timeout_ms, everything goes on and the reply is -EAGAIN
+ *     PARK     held: GPU work is waited for, every chunk is exported. The reply
+ *              has their number; packets of at most HETCUDA_BATCH chunks follow,
+ *              each with its descriptors. Nothing has changed until
+ *     COMMIT   the chunks are unmapped and released; their addresses stay
+ *              reserved. What the peer holds is then all there is
+ *     UNPARK   parked: `count` chunks follow as in PARK, exactly those that were
+ *              parked, in any order. They are mapped again where they were
+ *     RELEASE  held, and not parked: calls go on
+ *
+ * A connection that ends takes its HOLD (and a PARK without COMMIT) with it, so
+ * that a peer that dies leaves a running program. What is parked stays parked,
+ * with or without a connection, and through a dump and a restore by CRIU; a new
+ * connection finds it so (HELLO) and can UNPARK.
+ */
+#ifndef HETCUDA_CONTROL_H
+#define HETCUDA_CONTROL_H
+
+#include <stdint.h>
+
+#define HETCUDA_CONTROL_ENV "HETCUDA_CONTROL"
+#define HETCUDA_SOCKET_PREFIX "hetcuda."
+#define HETCUDA_MAGIC 0x31637468u /* "htc1" */
+
+enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224 };
+
+enum hetcuda_op {
+	HETCUDA_HELLO = 1,
+	HETCUDA_HOLD = 2,
+	HETCUDA_PARK = 3,
+	HETCUDA_COMMIT = 4,
+	HETCUDA_UNPARK = 5,
+	HETCUDA_RELEASE = 6,
+};
+
+enum hetcuda_state {
+	HETCUDA_RUNNING = 0,
+	HETCUDA_HELD = 1,
+	HETCUDA_PARKED = 2, /* and held */
+};
+
+struct hetcuda_request {
+	uint32_t magic;
+	uint32_t op;
+	uint32_t timeout_ms; /* HOLD, PARK */
+	uint32_t count;      /* UNPARK: chunks that follow */
+};
+
+struct hetcuda_reply {
+	uint32_t magic;
+	uint32_t op;    /* of the request */
+	int32_t status; /* 0, or a CUresult (positive), or an errno (negative) */
+	uint32_t count; /* PARK: chunks that follow */
+	char text[HETCUDA_TEXT]; /* why, for people; ends with 0 */
+};
+
+/* What follows the reply to HELLO, in the same packet. */
+struct hetcuda_hello {
+	uint32_t state;
+	int32_t pid;    /* in its own PID namespace */
+	int32_t driver; /* cuDriverGetVersion of the real library */
+	uint32_t chunks;
+	uint64_t bytes;    /* of device memory in the chunks */
+	char version[32];  /* of the library */
+	char build[40];    /* its build id in hexadecimal: a restored process needs the same file */
+};
+
+/* One piece of device memory. */
+struct hetcuda_chunk {
+	uint64_t id;      /* the process's number for it; never used twice */
+	uint64_t address; /* where it is mapped, 0 for one that is not mapped anywhere */
+	uint64_t size;    /* a multiple of the device's granularity */
+	uint8_t device[16]; /* CUuuid */
+	uint32_t flags;   /* 0 */
+	uint32_t reserved;
+};
+
+#endif
