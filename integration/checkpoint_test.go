@@ -264,8 +264,8 @@ func TestRestoreTwiceBesideTheOriginal(t *testing.T) {
 		for _, r := range []*container{first, second} {
 			expectWentOn(t, r.stdout.waitMore(ctx, t, 3), after)
 			expectOwnCgroup(t, d, r)
-			if _, out := r.execOutput(t, d, "hostname"); out != r.id+"\n" {
-				t.Errorf("the hostname is %q, not %q", out, r.id)
+			if status, out := r.execOutput(t, d, "hostname"); status != 0 || out != r.id+"\n" {
+				t.Errorf("hostname exited with %d and wrote %q, not %q", status, out, r.id)
 			}
 		}
 		// Each is its own: when one ends, the others go on.

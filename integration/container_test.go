@@ -165,11 +165,29 @@ func waitExit(ctx context.Context, t *testing.T, exit <-chan containerd.ExitStat
 // delete deletes the task, which has ended, and returns its exit status.
 func (c *container) delete(ctx context.Context) uint32 {
 	c.t.Helper()
+	drain(ctx, c.t, c.task.IO())
 	status, err := c.task.Delete(ctx)
 	if err != nil {
 		c.t.Fatalf("delete: %v", err)
 	}
 	return status.ExitCode()
+}
+
+// drain returns when all that a process wrote has been read. The process has
+// ended, and is deleted after this: that closes the pipes, whatever is still in
+// them (containerd 2.4.2, pkg/cio/io_unix.go, copyIO).
+func drain(ctx context.Context, t *testing.T, pipes cio.IO) {
+	t.Helper()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		pipes.Wait()
+	}()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		t.Fatalf("read the output to its end: %v", context.Cause(ctx))
+	}
 }
 
 // expectStatus fails unless the task is in the given state.

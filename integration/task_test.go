@@ -100,7 +100,7 @@ func (c *container) execOutput(t *testing.T, d *daemon, args ...string) (uint32,
 	ctx := d.testContext(t)
 	p, exit, out := c.exec(t, d, newID(t), args...)
 	status := waitExit(ctx, t, exit)
-	// Its output is complete only when it has been deleted.
+	drain(ctx, t, p.IO())
 	if _, err := p.Delete(ctx); err != nil {
 		t.Errorf("delete exec: %v", err)
 	}
