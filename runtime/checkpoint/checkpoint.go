@@ -36,6 +36,8 @@ type Freezer interface {
 	Kill(ctx context.Context) error
 	// PIDs lists them, in the host's PID namespace.
 	PIDs() ([]int, error)
+	// Unified says that it is a cgroup of version 2.
+	Unified() bool
 }
 
 // Runtime dumps the processes of a container.
@@ -196,6 +198,9 @@ func (s *saving) preflight(ctx context.Context) error {
 		return err
 	}
 	var reasons []error
+	if !s.Cgroup.Unified() {
+		reasons = append(reasons, s.procfs().stopped(pids))
+	}
 	for _, p := range s.procs {
 		switch inside, err := s.procfs().descends(p.PID, s.Init); {
 		case err != nil:

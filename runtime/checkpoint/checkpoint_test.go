@@ -294,3 +294,41 @@ func TestPreflightRefuses(t *testing.T) {
 		}
 	})
 }
+
+// CRIU would wait for a stopped process of a version 1 freezer, frozen or not.
+func TestCheckpointStopped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state, wchan    string
+		frozen, unified bool
+		refused         bool
+	}{
+		"stopped":            {state: "T (stopped)", wchan: "do_signal_stop", refused: true},
+		"stopped and frozen": {state: "D (disk sleep)", wchan: "do_signal_stop", frozen: true, refused: true},
+		"frozen":             {state: "D (disk sleep)", wchan: "__refrigerator", frozen: true},
+		"runs":               {state: "R (running)", wchan: "0"},
+		"unified":            {state: "T (stopped)", wchan: "do_signal_stop", unified: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.engine, w.frozen, w.unified = snapshot.EngineNone, tc.frozen, tc.unified
+			for pid := range w.states {
+				w.states[pid] = ""
+			}
+			for file, text := range map[string]string{"status": "Name:\tp\nState:\t" + tc.state + "\n", "wchan": tc.wchan} {
+				if err := os.WriteFile(filepath.Join(w.proc, "101", file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := w.container().Checkpoint(t.Context(), request(filepath.Join(t.TempDir(), "snapshot"), false))
+			if tc.refused != errors.Is(err, ErrStopped) || tc.refused == w.called("dump") {
+				t.Errorf("error: %v; calls %v", err, w.calls)
+			}
+			if tc.refused && !strings.Contains(err.Error(), "preflight: process 101 (p) is stopped") {
+				t.Errorf("error: %v", err)
+			}
+			if w.frozen != tc.frozen {
+				t.Errorf("frozen: %t, found %t", w.frozen, tc.frozen)
+			}
+		})
+	}
+}

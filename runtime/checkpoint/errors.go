@@ -15,6 +15,8 @@ var (
 	ErrNoSpace = errors.New("no space for the snapshot")
 	// ErrEntered means that GPU state is where CRIU does not look.
 	ErrEntered = errors.New("was started in the container by exec: only the first process and its descendants can be saved")
+	// ErrStopped means that CRIU would wait for a process until the time-out.
+	ErrStopped = errors.New("is stopped (SIGSTOP, or by its terminal), and with cgroups of version 1 such a process can't be saved: continue it first (SIGCONT)")
 	// ErrArchitecture means that the snapshot's programs can't run here.
 	ErrArchitecture = errors.New("the snapshot is another architecture's")
 	// ErrProcesses means that the driver knows of other processes than those

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -21,7 +23,8 @@ import (
 // procfs reads what the kernel says of processes.
 type procfs string
 
-// status returns the named lines of /proc/PID/status.
+// status returns the named lines of /proc/PID/status. It fails with
+// fs.ErrNotExist if there is no such process.
 func (p procfs) status(pid int, names ...string) (map[string]string, error) {
 	f, err := os.Open(filepath.Join(string(p), strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -35,7 +38,11 @@ func (p procfs) status(pid int, names ...string) (map[string]string, error) {
 			values[name] = strings.TrimSpace(value)
 		}
 	}
-	return values, s.Err()
+	err = s.Err()
+	if errors.Is(err, unix.ESRCH) { // it ended while we were reading
+		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return values, err
 }
 
 // alive tells whether there is such a process, and not only what its parent
@@ -43,6 +50,34 @@ func (p procfs) status(pid int, names ...string) (map[string]string, error) {
 func (p procfs) alive(pid int) bool {
 	values, err := p.status(pid, "State")
 	return err == nil && !strings.HasPrefix(values["State"], "Z") && !strings.HasPrefix(values["State"], "X")
+}
+
+// stopped fails with all processes that a signal has stopped. CRIU 4.2 seizes a
+// process of a version 1 freezer while it is frozen, and waits for one that was
+// stopped before for as long as it is let; on the unified hierarchy it doesn't.
+func (p procfs) stopped(pids []int) error {
+	var errs []error
+	for _, pid := range pids {
+		values, err := p.status(pid, "Name", "State")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if strings.HasPrefix(values["State"], "T") || p.stoppedFrozen(pid) {
+			errs = append(errs, fmt.Errorf("process %d (%s) %w", pid, values["Name"], ErrStopped))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stoppedFrozen tells whether a process was stopped before it was frozen. Its
+// state is that of any frozen process then, but it still waits where the stop
+// made it wait (Linux, kernel/signal.c). Where the kernel does not tell, the
+// checkpoint meets its time-out.
+func (p procfs) stoppedFrozen(pid int) bool {
+	where, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "wchan"))
+	return err == nil && string(where) == "do_signal_stop"
 }
 
 // nsPIDs returns the process's PID in each PID namespace below ours, outermost

@@ -24,9 +24,11 @@ type world struct {
 	t      *testing.T
 	proc   string
 	frozen bool
-	alive  bool
-	states map[int]gpuplugin.State
-	calls  []string
+	// unified says that the freezer is of version 2.
+	unified bool
+	alive   bool
+	states  map[int]gpuplugin.State
+	calls   []string
 	// fail has the error of the nth call (from 1) of a name: "dump 1".
 	fail map[string]error
 	// cancel is called in the named call.
@@ -121,6 +123,8 @@ func (f freezer) PIDs() ([]int, error) {
 	slices.Sort(pids)
 	return pids, nil
 }
+
+func (f freezer) Unified() bool { return f.unified }
 
 type cpu struct{ *world }
 

@@ -28,6 +28,8 @@ func (g *groupFake) Frozen() (bool, error) { return g.frozen, nil }
 
 func (g *groupFake) PIDs() ([]int, error) { return []int{3}, nil }
 
+func (g *groupFake) Unified() bool { return false }
+
 func (g *groupFake) Path() string { return "/nowhere" }
 
 func (g *groupFake) Freeze(context.Context) error {

@@ -28,6 +28,7 @@ var classes = []struct{ err, class error }{
 	{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
 	{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
 	{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
