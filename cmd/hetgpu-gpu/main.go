@@ -57,7 +57,7 @@ func serve(ctx context.Context, fd int, d *driver.Driver) error {
 			log.G(ctx).WithError(err).Warn("CUDA driver not initialized; will try again when needed")
 		}
 	}()
-	return helper.Serve(ctx, uintptr(fd), d)
+	return helper.Serve(ctx, uintptr(fd), d, helper.NoMemory{})
 }
 
 // inventory prints the report also where the driver is missing, so that its

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHelper) == "" {
 		os.Exit(m.Run())
 	}
-	err := helper.Serve(context.Background(), 3, scripted{})
+	err := helper.Serve(context.Background(), 3, scripted{}, helper.NoMemory{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

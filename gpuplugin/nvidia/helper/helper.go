@@ -5,9 +5,9 @@
 // helperapi by a driver, on a connection that it inherited from the shim, and
 // ends with that connection.
 //
-// It keeps no state of its own and takes no lock, so a call that the driver
-// never answers (of a process that is frozen, say) blocks no other. It must
-// not know of containers.
+// It keeps no state of its own but for the operations that can be canceled, and
+// holds no lock during a call, so one that the driver never answers (of a process
+// that is frozen, say) blocks no other. It must not know of containers.
 package helper
 
 import (
@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 )
 
@@ -45,7 +46,7 @@ type Driver interface {
 // closed. It refuses a peer that is neither root nor of the helper's own user.
 // Calls that are still with the driver then are not waited for: the caller
 // ends the process.
-func Serve(ctx context.Context, fd uintptr, d Driver) error {
+func Serve(ctx context.Context, fd uintptr, d Driver, memory nvidia.Mover) error {
 	conn, err := inherited(fd)
 	if err != nil {
 		return fmt.Errorf("take over socket %d: %w", fd, err)
@@ -54,7 +55,7 @@ func Serve(ctx context.Context, fd uintptr, d Driver) error {
 	if err != nil {
 		return fmt.Errorf("set up ttrpc: %w", err)
 	}
-	helperapi.RegisterGPUService(server, service{d})
+	helperapi.RegisterGPUService(server, newService(d, memory))
 	if err := server.Serve(ctx, newOneConn(conn)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("serve: %w", err)
 	}

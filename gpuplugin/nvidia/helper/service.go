@@ -8,11 +8,20 @@ import (
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 )
 
-// service puts a driver behind the protocol.
-type service struct{ driver Driver }
+// service puts a driver and what moves device memory behind the protocol.
+type service struct {
+	driver     Driver
+	memory     nvidia.Mover
+	operations *operations
+}
+
+func newService(d Driver, memory nvidia.Mover) service {
+	return service{driver: d, memory: memory, operations: &operations{cancels: map[uint64]context.CancelFunc{}}}
+}
 
 var _ helperapi.GPUService = service{}
 

@@ -24,6 +24,12 @@ var (
 	ErrNoState = errors.New("process has no CUDA state")
 	// ErrGone means that there is no such process.
 	ErrGone = errors.New("no such process")
+	// ErrNoSpace means that a file system is full, or a quota of it.
+	ErrNoSpace = errors.New("no space left for device memory")
+	// ErrNoDeviceMemory means that a device has not enough free memory.
+	ErrNoDeviceMemory = errors.New("not enough free device memory")
+	// ErrDamaged means that saved device memory is not what was saved.
+	ErrDamaged = errors.New("saved device memory is damaged")
 )
 
 // classes pairs the classes of the protocol with what errors.Is looks for.
@@ -34,6 +40,9 @@ var classes = map[Class]error{
 	Class_CLASS_NO_STATE:      ErrNoState,
 	Class_CLASS_GONE:          ErrGone,
 	Class_CLASS_UNAVAILABLE:   gpuplugin.ErrUnavailable,
+	Class_CLASS_NO_SPACE:      ErrNoSpace,
+	Class_CLASS_NO_MEMORY:     ErrNoDeviceMemory,
+	Class_CLASS_DAMAGED:       ErrDamaged,
 }
 
 // Error is a failed call of the driver, on either side of the protocol.

@@ -41,6 +41,12 @@ const (
 	Class_CLASS_GONE Class = 5
 	// The driver or its library can't be used at all.
 	Class_CLASS_UNAVAILABLE Class = 6
+	// A file system, or a quota of it, is full.
+	Class_CLASS_NO_SPACE Class = 7
+	// A device has not enough free memory.
+	Class_CLASS_NO_MEMORY Class = 8
+	// Saved device memory is not what was saved.
+	Class_CLASS_DAMAGED Class = 9
 )
 
 // Enum value maps for Class.
@@ -53,6 +59,9 @@ var (
 		4: "CLASS_NO_STATE",
 		5: "CLASS_GONE",
 		6: "CLASS_UNAVAILABLE",
+		7: "CLASS_NO_SPACE",
+		8: "CLASS_NO_MEMORY",
+		9: "CLASS_DAMAGED",
 	}
 	Class_value = map[string]int32{
 		"CLASS_OTHER":         0,
@@ -62,6 +71,9 @@ var (
 		"CLASS_NO_STATE":      4,
 		"CLASS_GONE":          5,
 		"CLASS_UNAVAILABLE":   6,
+		"CLASS_NO_SPACE":      7,
+		"CLASS_NO_MEMORY":     8,
+		"CLASS_DAMAGED":       9,
 	}
 )
 
@@ -861,6 +873,990 @@ func (x *OperationResponse) GetFailure() *Failure {
 	return nil
 }
 
+type ClientsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the processes listen, as a path of the host.
+	Dir           string `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientsRequest) Reset() {
+	*x = ClientsRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientsRequest) ProtoMessage() {}
+
+func (x *ClientsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientsRequest.ProtoReflect.Descriptor instead.
+func (*ClientsRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ClientsRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+type Client struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The words of nvidia.ClientState.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Build         string `protobuf:"bytes,4,opt,name=build,proto3" json:"build,omitempty"`
+	Driver        int32  `protobuf:"varint,5,opt,name=driver,proto3" json:"driver,omitempty"`
+	Chunks        uint32 `protobuf:"varint,6,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	Bytes         uint64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Client) Reset() {
+	*x = Client{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Client) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Client) ProtoMessage() {}
+
+func (x *Client) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Client.ProtoReflect.Descriptor instead.
+func (*Client) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Client) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Client) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Client) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Client) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *Client) GetDriver() int32 {
+	if x != nil {
+		return x.Driver
+	}
+	return 0
+}
+
+func (x *Client) GetChunks() uint32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+func (x *Client) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type ClientsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Clients       []*Client              `protobuf:"bytes,2,rep,name=clients,proto3" json:"clients,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientsResponse) Reset() {
+	*x = ClientsResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientsResponse) ProtoMessage() {}
+
+func (x *ClientsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientsResponse.ProtoReflect.Descriptor instead.
+func (*ClientsResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ClientsResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *ClientsResponse) GetClients() []*Client {
+	if x != nil {
+		return x.Clients
+	}
+	return nil
+}
+
+type ClientRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Dir   string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	Pid   int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Hold.
+	TimeoutMs uint32 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// Park, Unpark.
+	Parcel string `protobuf:"bytes,4,opt,name=parcel,proto3" json:"parcel,omitempty"`
+	// Park: Cancel ends it, if nothing has changed yet.
+	Operation     uint64 `protobuf:"varint,5,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientRequest) Reset() {
+	*x = ClientRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientRequest) ProtoMessage() {}
+
+func (x *ClientRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientRequest.ProtoReflect.Descriptor instead.
+func (*ClientRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClientRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *ClientRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ClientRequest) GetTimeoutMs() uint32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *ClientRequest) GetParcel() string {
+	if x != nil {
+		return x.Parcel
+	}
+	return ""
+}
+
+func (x *ClientRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type ParkResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Chunks  uint32                 `protobuf:"varint,2,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	// By device UUID.
+	Bytes         map[string]uint64 `protobuf:"bytes,3,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParkResponse) Reset() {
+	*x = ParkResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParkResponse) ProtoMessage() {}
+
+func (x *ParkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParkResponse.ProtoReflect.Descriptor instead.
+func (*ParkResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ParkResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *ParkResponse) GetChunks() uint32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+func (x *ParkResponse) GetBytes() map[string]uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+type ParcelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parcels       []string               `protobuf:"bytes,1,rep,name=parcels,proto3" json:"parcels,omitempty"`
+	Operation     uint64                 `protobuf:"varint,2,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParcelsRequest) Reset() {
+	*x = ParcelsRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParcelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParcelsRequest) ProtoMessage() {}
+
+func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParcelsRequest.ProtoReflect.Descriptor instead.
+func (*ParcelsRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ParcelsRequest) GetParcels() []string {
+	if x != nil {
+		return x.Parcels
+	}
+	return nil
+}
+
+func (x *ParcelsRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type DuplicateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DuplicateResponse) Reset() {
+	*x = DuplicateResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DuplicateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DuplicateResponse) ProtoMessage() {}
+
+func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DuplicateResponse.ProtoReflect.Descriptor instead.
+func (*DuplicateResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DuplicateResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *DuplicateResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type SaveRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Dir     string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	Parcels []string               `protobuf:"bytes,2,rep,name=parcels,proto3" json:"parcels,omitempty"`
+	Parent  string                 `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The caller's number for it, not 0, for Cancel.
+	Operation     uint64 `protobuf:"varint,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveRequest) Reset() {
+	*x = SaveRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveRequest) ProtoMessage() {}
+
+func (x *SaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
+func (*SaveRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SaveRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *SaveRequest) GetParcels() []string {
+	if x != nil {
+		return x.Parcels
+	}
+	return nil
+}
+
+func (x *SaveRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *SaveRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type MovePhase struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Nanoseconds   uint64                 `protobuf:"varint,2,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovePhase) Reset() {
+	*x = MovePhase{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovePhase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovePhase) ProtoMessage() {}
+
+func (x *MovePhase) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovePhase.ProtoReflect.Descriptor instead.
+func (*MovePhase) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MovePhase) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MovePhase) GetNanoseconds() uint64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return 0
+}
+
+type SavedFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavedFile) Reset() {
+	*x = SavedFile{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavedFile) ProtoMessage() {}
+
+func (x *SavedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavedFile.ProtoReflect.Descriptor instead.
+func (*SavedFile) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SavedFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SavedFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type SaveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Files         []*SavedFile           `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Stored        uint64                 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Zero          uint64                 `protobuf:"varint,5,opt,name=zero,proto3" json:"zero,omitempty"`
+	Reused        uint64                 `protobuf:"varint,6,opt,name=reused,proto3" json:"reused,omitempty"`
+	Phases        []*MovePhase           `protobuf:"bytes,7,rep,name=phases,proto3" json:"phases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveResponse) Reset() {
+	*x = SaveResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveResponse) ProtoMessage() {}
+
+func (x *SaveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
+func (*SaveResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SaveResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *SaveResponse) GetFiles() []*SavedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *SaveResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SaveResponse) GetStored() uint64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *SaveResponse) GetZero() uint64 {
+	if x != nil {
+		return x.Zero
+	}
+	return 0
+}
+
+func (x *SaveResponse) GetReused() uint64 {
+	if x != nil {
+		return x.Reused
+	}
+	return 0
+}
+
+func (x *SaveResponse) GetPhases() []*MovePhase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+type LoadRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Dir     string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	Parcels []string               `protobuf:"bytes,2,rep,name=parcels,proto3" json:"parcels,omitempty"`
+	// Old device UUID to new device UUID; empty where nothing moves.
+	Devices       map[string]string `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Operation     uint64            `protobuf:"varint,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadRequest) Reset() {
+	*x = LoadRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadRequest) ProtoMessage() {}
+
+func (x *LoadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
+func (*LoadRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LoadRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *LoadRequest) GetParcels() []string {
+	if x != nil {
+		return x.Parcels
+	}
+	return nil
+}
+
+func (x *LoadRequest) GetDevices() map[string]string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *LoadRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type LoadResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Read          uint64                 `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`
+	Phases        []*MovePhase           `protobuf:"bytes,4,rep,name=phases,proto3" json:"phases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadResponse) Reset() {
+	*x = LoadResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadResponse) ProtoMessage() {}
+
+func (x *LoadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
+func (*LoadResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *LoadResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *LoadResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LoadResponse) GetRead() uint64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *LoadResponse) GetPhases() []*MovePhase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+type ProgressRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parcel        string                 `protobuf:"bytes,1,opt,name=parcel,proto3" json:"parcel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressRequest) Reset() {
+	*x = ProgressRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressRequest) ProtoMessage() {}
+
+func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
+func (*ProgressRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ProgressRequest) GetParcel() string {
+	if x != nil {
+		return x.Parcel
+	}
+	return ""
+}
+
+type ProgressResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Done          uint64                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Total         uint64                 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressResponse) Reset() {
+	*x = ProgressResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressResponse) ProtoMessage() {}
+
+func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
+func (*ProgressResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ProgressResponse) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ProgressResponse) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ProgressResponse) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+type CancelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operation     uint64                 `protobuf:"varint,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CancelRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
 var File_gpuplugin_nvidia_helperapi_gpu_proto protoreflect.FileDescriptor
 
 const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
@@ -920,7 +1916,81 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
 	"\x11OperationResponse\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure*\x98\x01\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\"\"\n" +
+	"\x0eClientsRequest\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\"\xa6\x01\n" +
+	"\x06Client\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
+	"\x05build\x18\x04 \x01(\tR\x05build\x12\x16\n" +
+	"\x06driver\x18\x05 \x01(\x05R\x06driver\x12\x16\n" +
+	"\x06chunks\x18\x06 \x01(\rR\x06chunks\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x04R\x05bytes\"z\n" +
+	"\x0fClientsResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x122\n" +
+	"\aclients\x18\x02 \x03(\v2\x18.hetgpu.nvidia.v1.ClientR\aclients\"\x88\x01\n" +
+	"\rClientRequest\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x12\x16\n" +
+	"\x06parcel\x18\x04 \x01(\tR\x06parcel\x12\x1c\n" +
+	"\toperation\x18\x05 \x01(\x04R\toperation\"\xd6\x01\n" +
+	"\fParkResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x12\x16\n" +
+	"\x06chunks\x18\x02 \x01(\rR\x06chunks\x12?\n" +
+	"\x05bytes\x18\x03 \x03(\v2).hetgpu.nvidia.v1.ParkResponse.BytesEntryR\x05bytes\x1a8\n" +
+	"\n" +
+	"BytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"H\n" +
+	"\x0eParcelsRequest\x12\x18\n" +
+	"\aparcels\x18\x01 \x03(\tR\aparcels\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\x04R\toperation\"\\\n" +
+	"\x11DuplicateResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done\"o\n" +
+	"\vSaveRequest\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x18\n" +
+	"\aparcels\x18\x02 \x03(\tR\aparcels\x12\x16\n" +
+	"\x06parent\x18\x03 \x01(\tR\x06parent\x12\x1c\n" +
+	"\toperation\x18\x04 \x01(\x04R\toperation\"A\n" +
+	"\tMovePhase\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vnanoseconds\x18\x02 \x01(\x04R\vnanoseconds\"3\n" +
+	"\tSavedFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"\x85\x02\n" +
+	"\fSaveResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x121\n" +
+	"\x05files\x18\x02 \x03(\v2\x1b.hetgpu.nvidia.v1.SavedFileR\x05files\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06stored\x18\x04 \x01(\x04R\x06stored\x12\x12\n" +
+	"\x04zero\x18\x05 \x01(\x04R\x04zero\x12\x16\n" +
+	"\x06reused\x18\x06 \x01(\x04R\x06reused\x123\n" +
+	"\x06phases\x18\a \x03(\v2\x1b.hetgpu.nvidia.v1.MovePhaseR\x06phases\"\xd9\x01\n" +
+	"\vLoadRequest\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x18\n" +
+	"\aparcels\x18\x02 \x03(\tR\aparcels\x12D\n" +
+	"\adevices\x18\x03 \x03(\v2*.hetgpu.nvidia.v1.LoadRequest.DevicesEntryR\adevices\x12\x1c\n" +
+	"\toperation\x18\x04 \x01(\x04R\toperation\x1a:\n" +
+	"\fDevicesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
+	"\fLoadResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04read\x18\x03 \x01(\x04R\x04read\x123\n" +
+	"\x06phases\x18\x04 \x03(\v2\x1b.hetgpu.nvidia.v1.MovePhaseR\x06phases\")\n" +
+	"\x0fProgressRequest\x12\x16\n" +
+	"\x06parcel\x18\x01 \x01(\tR\x06parcel\"R\n" +
+	"\x10ProgressResponse\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x04R\x05total\"-\n" +
+	"\rCancelRequest\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\x04R\toperation*\xd4\x01\n" +
 	"\x05Class\x12\x0f\n" +
 	"\vCLASS_OTHER\x10\x00\x12\x15\n" +
 	"\x11CLASS_UNSUPPORTED\x10\x01\x12\x13\n" +
@@ -929,7 +1999,10 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x0eCLASS_NO_STATE\x10\x04\x12\x0e\n" +
 	"\n" +
 	"CLASS_GONE\x10\x05\x12\x15\n" +
-	"\x11CLASS_UNAVAILABLE\x10\x062\xfc\x04\n" +
+	"\x11CLASS_UNAVAILABLE\x10\x06\x12\x12\n" +
+	"\x0eCLASS_NO_SPACE\x10\a\x12\x13\n" +
+	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
+	"\rCLASS_DAMAGED\x10\t2\xd8\v\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -939,7 +2012,18 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12 .hetgpu.nvidia.v1.ProcessRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12P\n" +
 	"\aRestore\x12 .hetgpu.nvidia.v1.RestoreRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
-	"\x06Unlock\x12 .hetgpu.nvidia.v1.ProcessRequest\x1a#.hetgpu.nvidia.v1.OperationResponseBEZCgithub.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapib\x06proto3"
+	"\x06Unlock\x12 .hetgpu.nvidia.v1.ProcessRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12N\n" +
+	"\aClients\x12 .hetgpu.nvidia.v1.ClientsRequest\x1a!.hetgpu.nvidia.v1.ClientsResponse\x12L\n" +
+	"\x04Hold\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
+	"\aRelease\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12G\n" +
+	"\x04Park\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12R\n" +
+	"\tDuplicate\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.DuplicateResponse\x12N\n" +
+	"\x06Unpark\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
+	"\x04Save\x12\x1d.hetgpu.nvidia.v1.SaveRequest\x1a\x1e.hetgpu.nvidia.v1.SaveResponse\x12E\n" +
+	"\x04Load\x12\x1d.hetgpu.nvidia.v1.LoadRequest\x1a\x1e.hetgpu.nvidia.v1.LoadResponse\x12M\n" +
+	"\x04Drop\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12Q\n" +
+	"\bProgress\x12!.hetgpu.nvidia.v1.ProgressRequest\x1a\".hetgpu.nvidia.v1.ProgressResponse\x12N\n" +
+	"\x06Cancel\x12\x1f.hetgpu.nvidia.v1.CancelRequest\x1a#.hetgpu.nvidia.v1.OperationResponseBEZCgithub.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapib\x06proto3"
 
 var (
 	file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescOnce sync.Once
@@ -954,7 +2038,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP() []byte {
 }
 
 var file_gpuplugin_nvidia_helperapi_gpu_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(Class)(0),                // 0: hetgpu.nvidia.v1.Class
 	(*Failure)(nil),           // 1: hetgpu.nvidia.v1.Failure
@@ -971,8 +2055,26 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(*LockRequest)(nil),       // 12: hetgpu.nvidia.v1.LockRequest
 	(*RestoreRequest)(nil),    // 13: hetgpu.nvidia.v1.RestoreRequest
 	(*OperationResponse)(nil), // 14: hetgpu.nvidia.v1.OperationResponse
-	nil,                       // 15: hetgpu.nvidia.v1.UsageResponse.BytesEntry
-	nil,                       // 16: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	(*ClientsRequest)(nil),    // 15: hetgpu.nvidia.v1.ClientsRequest
+	(*Client)(nil),            // 16: hetgpu.nvidia.v1.Client
+	(*ClientsResponse)(nil),   // 17: hetgpu.nvidia.v1.ClientsResponse
+	(*ClientRequest)(nil),     // 18: hetgpu.nvidia.v1.ClientRequest
+	(*ParkResponse)(nil),      // 19: hetgpu.nvidia.v1.ParkResponse
+	(*ParcelsRequest)(nil),    // 20: hetgpu.nvidia.v1.ParcelsRequest
+	(*DuplicateResponse)(nil), // 21: hetgpu.nvidia.v1.DuplicateResponse
+	(*SaveRequest)(nil),       // 22: hetgpu.nvidia.v1.SaveRequest
+	(*MovePhase)(nil),         // 23: hetgpu.nvidia.v1.MovePhase
+	(*SavedFile)(nil),         // 24: hetgpu.nvidia.v1.SavedFile
+	(*SaveResponse)(nil),      // 25: hetgpu.nvidia.v1.SaveResponse
+	(*LoadRequest)(nil),       // 26: hetgpu.nvidia.v1.LoadRequest
+	(*LoadResponse)(nil),      // 27: hetgpu.nvidia.v1.LoadResponse
+	(*ProgressRequest)(nil),   // 28: hetgpu.nvidia.v1.ProgressRequest
+	(*ProgressResponse)(nil),  // 29: hetgpu.nvidia.v1.ProgressResponse
+	(*CancelRequest)(nil),     // 30: hetgpu.nvidia.v1.CancelRequest
+	nil,                       // 31: hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	nil,                       // 32: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	nil,                       // 33: hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	nil,                       // 34: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 }
 var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	0,  // 0: hetgpu.nvidia.v1.Failure.class:type_name -> hetgpu.nvidia.v1.Class
@@ -980,31 +2082,64 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	5,  // 2: hetgpu.nvidia.v1.InventoryResponse.devices:type_name -> hetgpu.nvidia.v1.Device
 	6,  // 3: hetgpu.nvidia.v1.InventoryResponse.symbols:type_name -> hetgpu.nvidia.v1.Symbol
 	1,  // 4: hetgpu.nvidia.v1.UsageResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	15, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	31, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
 	1,  // 6: hetgpu.nvidia.v1.StateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	16, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	32, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
 	1,  // 8: hetgpu.nvidia.v1.OperationResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	2,  // 9: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
-	4,  // 10: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
-	8,  // 11: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
-	10, // 12: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	12, // 13: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
-	10, // 14: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	13, // 15: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
-	10, // 16: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	3,  // 17: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 18: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 19: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 20: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 21: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 22: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 23: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 24: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // [17:25] is the sub-list for method output_type
-	9,  // [9:17] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	1,  // 9: hetgpu.nvidia.v1.ClientsResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	16, // 10: hetgpu.nvidia.v1.ClientsResponse.clients:type_name -> hetgpu.nvidia.v1.Client
+	1,  // 11: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	33, // 12: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	1,  // 13: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	1,  // 14: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	24, // 15: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
+	23, // 16: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	34, // 17: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	1,  // 18: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	23, // 19: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	2,  // 20: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
+	4,  // 21: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
+	8,  // 22: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
+	10, // 23: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	12, // 24: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
+	10, // 25: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	13, // 26: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
+	10, // 27: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	15, // 28: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
+	18, // 29: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
+	18, // 30: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
+	18, // 31: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ClientRequest
+	20, // 32: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	18, // 33: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	22, // 34: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	26, // 35: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	20, // 36: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	28, // 37: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	30, // 38: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 39: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 40: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 41: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 42: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 43: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 44: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 45: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 46: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 47: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 48: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 49: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	19, // 50: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	21, // 51: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 52: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	25, // 53: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	27, // 54: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 55: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	29, // 56: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	14, // 57: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	39, // [39:58] is the sub-list for method output_type
+	20, // [20:39] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_gpuplugin_nvidia_helperapi_gpu_proto_init() }
@@ -1018,7 +2153,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc), len(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,6 +16,17 @@ type GPUService interface {
 	Checkpoint(context.Context, *ProcessRequest) (*OperationResponse, error)
 	Restore(context.Context, *RestoreRequest) (*OperationResponse, error)
 	Unlock(context.Context, *ProcessRequest) (*OperationResponse, error)
+	Clients(context.Context, *ClientsRequest) (*ClientsResponse, error)
+	Hold(context.Context, *ClientRequest) (*OperationResponse, error)
+	Release(context.Context, *ClientRequest) (*OperationResponse, error)
+	Park(context.Context, *ClientRequest) (*ParkResponse, error)
+	Duplicate(context.Context, *ParcelsRequest) (*DuplicateResponse, error)
+	Unpark(context.Context, *ClientRequest) (*OperationResponse, error)
+	Save(context.Context, *SaveRequest) (*SaveResponse, error)
+	Load(context.Context, *LoadRequest) (*LoadResponse, error)
+	Drop(context.Context, *ParcelsRequest) (*OperationResponse, error)
+	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
+	Cancel(context.Context, *CancelRequest) (*OperationResponse, error)
 }
 
 func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
@@ -76,6 +87,83 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Unlock(ctx, &req)
+			},
+			"Clients": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ClientsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Clients(ctx, &req)
+			},
+			"Hold": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ClientRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Hold(ctx, &req)
+			},
+			"Release": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ClientRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Release(ctx, &req)
+			},
+			"Park": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ClientRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Park(ctx, &req)
+			},
+			"Duplicate": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ParcelsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Duplicate(ctx, &req)
+			},
+			"Unpark": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ClientRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Unpark(ctx, &req)
+			},
+			"Save": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req SaveRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Save(ctx, &req)
+			},
+			"Load": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req LoadRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Load(ctx, &req)
+			},
+			"Drop": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ParcelsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Drop(ctx, &req)
+			},
+			"Progress": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ProgressRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Progress(ctx, &req)
+			},
+			"Cancel": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req CancelRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Cancel(ctx, &req)
 			},
 		},
 	})
@@ -150,6 +238,94 @@ func (c *gpuClient) Restore(ctx context.Context, req *RestoreRequest) (*Operatio
 func (c *gpuClient) Unlock(ctx context.Context, req *ProcessRequest) (*OperationResponse, error) {
 	var resp OperationResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Unlock", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Clients(ctx context.Context, req *ClientsRequest) (*ClientsResponse, error) {
+	var resp ClientsResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Clients", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Hold(ctx context.Context, req *ClientRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Hold", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Release(ctx context.Context, req *ClientRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Release", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Park(ctx context.Context, req *ClientRequest) (*ParkResponse, error) {
+	var resp ParkResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Park", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Duplicate(ctx context.Context, req *ParcelsRequest) (*DuplicateResponse, error) {
+	var resp DuplicateResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Duplicate", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Unpark(ctx context.Context, req *ClientRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Unpark", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Save(ctx context.Context, req *SaveRequest) (*SaveResponse, error) {
+	var resp SaveResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Save", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Load(ctx context.Context, req *LoadRequest) (*LoadResponse, error) {
+	var resp LoadResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Load", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Drop(ctx context.Context, req *ParcelsRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Drop", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Progress(ctx context.Context, req *ProgressRequest) (*ProgressResponse, error) {
+	var resp ProgressResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Progress", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Cancel(ctx context.Context, req *CancelRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Cancel", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

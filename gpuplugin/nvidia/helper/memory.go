@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package helper
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+)
+
+// operations are the calls that Cancel can end, by their callers' numbers.
+type operations struct {
+	mu      sync.Mutex
+	cancels map[uint64]context.CancelFunc
+}
+
+// begin makes the context of an operation. Number 0 is one that nobody cancels.
+func (o *operations) begin(ctx context.Context, number uint64) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if number == 0 {
+		return ctx, cancel
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cancels[number] = cancel
+	return ctx, func() {
+		cancel()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.cancels, number)
+	}
+}
+
+func (o *operations) cancel(number uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if cancel, ok := o.cancels[number]; ok {
+		cancel()
+	}
+}
+
+// Clients implements helperapi.GPUService.
+func (s service) Clients(ctx context.Context, req *helperapi.ClientsRequest) (*helperapi.ClientsResponse, error) {
+	clients, err := s.memory.Clients(ctx, req.GetDir())
+	resp := &helperapi.ClientsResponse{Failure: helperapi.ToFailure(err)}
+	for _, c := range clients {
+		resp.Clients = append(resp.Clients, &helperapi.Client{
+			Pid: int32(c.PID), State: string(c.State), Version: c.Version, Build: c.Build,
+			Driver: int32(c.Driver), Chunks: uint32(c.Chunks), Bytes: c.Bytes,
+		})
+	}
+	return resp, nil
+}
+
+// Hold implements helperapi.GPUService.
+func (s service) Hold(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
+	return answer(s.memory.Hold(ctx, req.GetDir(), int(req.GetPid()), time.Duration(req.GetTimeoutMs())*time.Millisecond))
+}
+
+// Release implements helperapi.GPUService.
+func (s service) Release(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
+	return answer(s.memory.Release(ctx, req.GetDir(), int(req.GetPid())))
+}
+
+// Park implements helperapi.GPUService.
+func (s service) Park(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.ParkResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	parked, err := s.memory.Park(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel())
+	return &helperapi.ParkResponse{
+		Failure: helperapi.ToFailure(err), Chunks: uint32(parked.Chunks), Bytes: maps.Clone(parked.Bytes),
+	}, nil
+}
+
+// Duplicate implements helperapi.GPUService.
+func (s service) Duplicate(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.DuplicateResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	done, err := s.memory.Duplicate(ctx, slices.Clone(req.GetParcels()))
+	return &helperapi.DuplicateResponse{Failure: helperapi.ToFailure(err), Done: done}, nil
+}
+
+// Unpark implements helperapi.GPUService.
+func (s service) Unpark(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
+	return answer(s.memory.Unpark(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel()))
+}
+
+// Save implements helperapi.GPUService.
+func (s service) Save(ctx context.Context, req *helperapi.SaveRequest) (*helperapi.SaveResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	saved, err := s.memory.Save(ctx, nvidia.SaveRequest{Dir: req.GetDir(), Parcels: req.GetParcels(), Parent: req.GetParent()})
+	resp := &helperapi.SaveResponse{
+		Failure: helperapi.ToFailure(err), Bytes: saved.Bytes, Stored: saved.Stored, Zero: saved.Zero, Reused: saved.Reused,
+		Phases: phases(saved.Phases),
+	}
+	for _, f := range saved.Files {
+		resp.Files = append(resp.Files, &helperapi.SavedFile{Name: f.Name, Size: f.Size})
+	}
+	return resp, nil
+}
+
+// Load implements helperapi.GPUService.
+func (s service) Load(ctx context.Context, req *helperapi.LoadRequest) (*helperapi.LoadResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	loaded, err := s.memory.Load(ctx, nvidia.LoadRequest{
+		Dir: req.GetDir(), Parcels: req.GetParcels(), Devices: gpuplugin.DeviceMap(req.GetDevices()),
+	})
+	return &helperapi.LoadResponse{
+		Failure: helperapi.ToFailure(err), Bytes: loaded.Bytes, Read: loaded.Read, Phases: phases(loaded.Phases),
+	}, nil
+}
+
+// Drop implements helperapi.GPUService.
+func (s service) Drop(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.OperationResponse, error) {
+	return answer(s.memory.Drop(ctx, req.GetParcels()))
+}
+
+// Progress implements helperapi.GPUService.
+func (s service) Progress(ctx context.Context, req *helperapi.ProgressRequest) (*helperapi.ProgressResponse, error) {
+	p, err := s.memory.Progress(ctx, req.GetParcel())
+	if err != nil {
+		return nil, err
+	}
+	return &helperapi.ProgressResponse{Phase: p.Phase, Done: p.Done, Total: p.Total}, nil
+}
+
+// Cancel implements helperapi.GPUService.
+func (s service) Cancel(_ context.Context, req *helperapi.CancelRequest) (*helperapi.OperationResponse, error) {
+	s.operations.cancel(req.GetOperation())
+	return answer(nil)
+}
+
+func phases(in []nvidia.MovePhase) []*helperapi.MovePhase {
+	var out []*helperapi.MovePhase
+	for _, p := range in {
+		out = append(out, &helperapi.MovePhase{Name: p.Name, Nanoseconds: uint64(p.Duration)})
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"context"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+)
+
+// Mover takes device memory out of processes that run libhetcuda, keeps it,
+// moves it to a snapshot's files and back, and gives it back. [Helper] is the
+// one.
+//
+// A process is spoken to through its control directory, as a path of the host,
+// and named by its PID on the host. Memory that was taken is a parcel, which has
+// a name that the caller makes up (one for each process of a container that is
+// the same before and after a restore, when the PID is another one). A parcel
+// lives in the device helper until it is given back or dropped, and dies with
+// the helper: so a Mover has a helper of its own, beside the one that calls the
+// driver, which may be killed when the driver hangs.
+//
+// The order is Hold, Park for each process; Duplicate or Save for all; Unpark;
+// Save if it was duplicated; Drop. A restore is Load beside CRIU, then Unpark.
+// Whatever failed, Release and Drop return to a running process and an empty
+// helper, as long as the process is not parked; what is parked goes on only
+// after Unpark.
+//
+// Errors are told apart by the sentinels of helperapi: ErrNotReady, ErrNoState
+// (no such client, no such parcel), ErrGone, ErrIllegalState, ErrNoSpace,
+// ErrNoDeviceMemory, ErrDamaged; and gpuplugin.ErrUnavailable if the helper died
+// and every parcel with it. A context that ends stops Save and Load in the
+// helper too, before they return.
+type Mover interface {
+	// Clients lists the processes that listen in a control directory. An error
+	// means that it could not be told; none is an empty list. A socket that
+	// nobody listens on any more counts as none.
+	Clients(ctx context.Context, dir string) ([]Client, error)
+	// Hold makes every CUDA call of the process wait. If that takes longer than
+	// timeout it fails with helperapi.ErrNotReady, and the process runs. It ends
+	// with Release, with Unpark, or with the helper.
+	Hold(ctx context.Context, dir string, pid int, timeout time.Duration) error
+	// Release lets a process go on that is held and not parked. Of one that is
+	// not held, or gone, it does nothing.
+	Release(ctx context.Context, dir string, pid int) error
+	// Park takes the device memory of a process that is held. When it returns
+	// without an error the process has none, and no connection to the helper;
+	// after an error it has all of it, and is held. A process that cannot say
+	// (it died) is helperapi.ErrGone.
+	Park(ctx context.Context, dir string, pid int, parcel string) (Parked, error)
+	// Duplicate copies parcels within their devices, all of them or none, so
+	// that they can be given back before they are saved. False says that there
+	// is not enough device memory; nothing has changed then.
+	Duplicate(ctx context.Context, parcels []string) (bool, error)
+	// Unpark gives a parcel to a process that is parked, which goes on then. The
+	// parcel ends, unless it was duplicated: then its copy stays, for Save.
+	// After an error the process is parked and the parcel is there.
+	Unpark(ctx context.Context, dir string, pid int, parcel string) error
+	// Save writes parcels, which stay, to a directory's hetgpu-mem*.img. The
+	// order of the parcels is that of the processes in the snapshot. After an
+	// error it has left no file.
+	Save(ctx context.Context, req SaveRequest) (Saved, error)
+	// Load makes parcels of the memory in a directory, on the devices of the
+	// map. After an error there are none of them.
+	Load(ctx context.Context, req LoadRequest) (Loaded, error)
+	// Drop forgets parcels, and the device memory of those that nobody else
+	// holds. One that there is not is no error. Not while they are saved.
+	Drop(ctx context.Context, parcels []string) error
+	// Progress tells how far the Save or Load is in which a parcel takes part.
+	Progress(ctx context.Context, parcel string) (Progress, error)
+}
+
+// Client is a process that runs libhetcuda.
+type Client struct {
+	// PID is on the host.
+	PID int
+	// State is how it was found.
+	State ClientState
+	// Version and Build name the library.
+	Version, Build string
+	// Driver is the version of CUDA that its driver offers (13000).
+	Driver int
+	// Chunks and Bytes are of device memory.
+	Chunks int
+	Bytes  uint64
+}
+
+// ClientState says whether a process's CUDA calls wait.
+type ClientState string
+
+// The states of a client.
+const (
+	ClientRunning ClientState = "running"
+	ClientHeld    ClientState = "held"
+	// ClientParked: held, and its device memory is elsewhere.
+	ClientParked ClientState = "parked"
+)
+
+// Parked is what was taken out of a process.
+type Parked struct {
+	Chunks int
+	// Bytes are by device UUID ("GPU-...").
+	Bytes map[string]uint64
+}
+
+// SaveRequest says what is saved, and where.
+type SaveRequest struct {
+	// Dir is the snapshot's directory. It has no hetgpu-mem*.img.
+	Dir string
+	// Parcels are the processes of the snapshot, in its order.
+	Parcels []string
+	// Parent is the directory of a snapshot before, or empty. What is in its
+	// files is not written again.
+	Parent string
+}
+
+// Saved is what Save wrote.
+type Saved struct {
+	// Files are all of them, the index (hetgpu-mem.img) last. They are on disk.
+	Files []SavedFile
+	// Bytes is the memory: Stored in these files, Zero not written, and Reused
+	// from the parent's.
+	Bytes, Stored, Zero, Reused uint64
+	// Phases are in their order; some run beside one another.
+	Phases []MovePhase
+}
+
+// SavedFile is a file that Save wrote.
+type SavedFile struct {
+	Name string
+	Size int64
+}
+
+// LoadRequest says what is loaded.
+type LoadRequest struct {
+	// Dir is the snapshot's directory.
+	Dir string
+	// Parcels are the names that the snapshot's processes get, in its order.
+	Parcels []string
+	// Devices says which device takes another's place; empty changes nothing.
+	Devices gpuplugin.DeviceMap
+}
+
+// Loaded is what Load read.
+type Loaded struct {
+	// Bytes is the memory, of which Read came from files.
+	Bytes, Read uint64
+	Phases      []MovePhase
+}
+
+// MovePhase is a step of a Save or Load and how long it took.
+type MovePhase struct {
+	Name     string
+	Duration time.Duration
+}
+
+// Progress is how far a Save or Load is.
+type Progress struct {
+	// Phase is the step, empty if nothing is under way.
+	Phase string
+	// Done and Total are bytes of device memory.
+	Done, Total uint64
+}
