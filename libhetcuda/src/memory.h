@@ -1,0 +1,85 @@
+/*
+ * SPDX-FileCopyrightText: The hetGPU authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the control thread asks of the memory that we own. All of it is called
+ * by that one thread. From quiesce to take_finish the gate is closed: no thread
+ * of the program is in an override or in the driver, so no lock that an
+ * override takes can be held (except by a call that came from a callback of
+ * the driver's; such a thread keeps the gate from being complete).
+ *
+ * The driver is called through REAL() only, never through an exported name:
+ * those wait at the gate.
+ *
+ * Results: 0, a CUresult (positive), or an errno (negative). With anything but
+ * 0 a line for people may be written to `text`, which has HETCUDA_TEXT bytes
+ * and is empty before the call.
+ */
+#ifndef HETCUDA_MEMORY_H
+#define HETCUDA_MEMORY_H
+
+#include <stdint.h>
+
+#include "hetcuda_control.h"
+
+/*
+ * After the process's first successful cuInit, in the thread that called it
+ * (still inside of that call, so not during a hold), once.
+ */
+void hetcuda_memory_start(void);
+
+/*
+ * How much there is, parked or not. Answered from our own tables: the driver
+ * may be locked or checkpointed, when every call of it would wait.
+ */
+void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes);
+
+/*
+ * Waits until no GPU work is running or queued in any context of the process,
+ * -ETIMEDOUT if that takes longer. Afterwards the chunks are numbered from 0 to
+ * count - 1, and stay so until commit or abandon.
+ */
+int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text);
+
+/*
+ * A descriptor of chunk i, with FD_CLOEXEC; the caller closes it. Called for
+ * each i in turn. Nothing has changed when it returns.
+ */
+int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
+
+/*
+ * Unmaps and releases every chunk that was exported; the addresses stay
+ * reserved. All or nothing: with an error everything is as before.
+ */
+int hetcuda_memory_commit(char *text);
+
+/* No commit will follow: the exports are forgotten, the program goes on. */
+void hetcuda_memory_abandon(void);
+
+/*
+ * Imports one parked chunk and maps it where it was (GPU work may not see it
+ * before take_finish). The caller closes fd. The id, size and device must be
+ * those of a parked chunk that was not taken yet, otherwise
+ * -EINVAL: what is in `chunk` came from another process.
+ */
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text);
+
+/*
+ * 0 when every parked chunk was taken: the memory is the program's again.
+ * With an error (-ENOENT: some are missing) nothing is taken any more.
+ */
+int hetcuda_memory_take_finish(char *text);
+
+/* The taking failed: what was taken is let go of again; all stays parked. */
+void hetcuda_memory_take_undo(void);
+
+/*
+ * In the child of a fork, in its only thread, before anything else runs.
+ * `initialized`: the parent had initialized CUDA. Then no override is ever
+ * called in the child again (the table has the driver's functions, which
+ * return CUDA_ERROR_NOT_INITIALIZED), and nothing of the parent's may be freed
+ * through the driver. Otherwise locks are to be made anew.
+ */
+void hetcuda_memory_forked(int initialized);
+
+#endif
