@@ -28,6 +28,9 @@ var (
 	ErrUnavailable = errors.New("GPU driver unavailable")
 	// ErrIncompatible means that the devices at hand can't take a snapshot.
 	ErrIncompatible = errors.New("GPU devices do not fit the snapshot")
+	// ErrLost means that device memory that had been taken out of a process can't
+	// be given back: the process must not go on.
+	ErrLost = errors.New("device memory is lost")
 )
 
 // State is what the driver says of the GPU state of a process.
@@ -54,6 +57,25 @@ type Process struct {
 	// State is the state in which the process was found. Undoing an operation
 	// returns the process to it.
 	State State
+	// Split says that its device memory is taken out of it before its other
+	// state is saved, and moved apart from it; else the driver moves both.
+	Split bool
+	// Reason is why it is not split, where the engine would have split it.
+	Reason string
+	// Key names the process within its container, before a restore and after,
+	// when its PID is another.
+	Key string
+}
+
+// Stored is device memory in files of a snapshot.
+type Stored struct {
+	// Index is the file that has the digests of what is in the others.
+	Index string
+	// Data are the names of the others.
+	Data []string
+	// Bytes is the memory: Zero of it were zeros and were not written, and
+	// Written were, to Data.
+	Bytes, Zero, Written uint64
 }
 
 // Device is one GPU as a snapshot remembers it and a host offers it.

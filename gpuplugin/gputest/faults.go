@@ -31,6 +31,8 @@ type Fault struct {
 	// After has the call do its work first and fail then, as one does whose
 	// answer got lost.
 	After bool
+	// Do is called when it strikes.
+	Do func()
 }
 
 // The errors that the driver and its helper have for a test to choose from.
@@ -71,7 +73,7 @@ func (m *Machine) begin(ctx context.Context, op Op, pid int) error {
 func (m *Machine) fault(op Op, pid int) Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if op != OpState && op != OpInventory && op != OpUsage {
+	if op != OpState && op != OpInventory && op != OpUsage && op != OpClients {
 		m.calls = append(m.calls, call(op, pid))
 		close(m.changed)
 		m.changed = make(chan struct{})
@@ -97,6 +99,9 @@ func (m *Machine) fault(op Op, pid int) Fault {
 
 // strike is the fault itself.
 func (f *Fault) strike(ctx context.Context) error {
+	if f.Do != nil {
+		f.Do()
+	}
 	if !f.Hang {
 		return f.Err
 	}

@@ -36,19 +36,37 @@ const (
 // collectives.
 func (e *Engine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
 	todo := inState(procs, gpuplugin.StateRunning)
+	if len(todo) == 0 {
+		return nil
+	}
+	return e.insist(ctx, len(todo), attempt{
+		do:   func(ctx context.Context, timeout time.Duration) []error { return e.lockOnce(ctx, todo, timeout) },
+		undo: func(ctx context.Context) error { return e.Undo(ctx, todo) },
+	})
+}
+
+// attempt is one try to bring processes to rest, and its way back.
+type attempt struct {
+	do   func(ctx context.Context, timeout time.Duration) []error
+	undo func(ctx context.Context) error
+}
+
+// insist tries until all of the processes have come to rest, or time is up. It
+// gives up at once if anything but time was lacking.
+func (e *Engine) insist(ctx context.Context, processes int, a attempt) error {
 	limit, cancel := context.WithTimeoutCause(ctx, e.cfg.lockTimeout,
 		fmt.Errorf("GPU work did not come to rest within %v: %w", e.cfg.lockTimeout, context.DeadlineExceeded))
 	defer cancel()
 	var errs []error
-	for try := 1; len(todo) > 0; try++ {
+	for try := 1; ; try++ {
 		if limit.Err() != nil {
 			return errors.Join(append([]error{fmt.Errorf("lock the GPU, %d tries: %w", try-1, context.Cause(limit))}, errs...)...)
 		}
-		errs = e.lockOnce(limit, todo, slice(try, len(todo)))
+		errs = a.do(limit, within(limit, slice(try, processes)))
 		if len(errs) == 0 && ctx.Err() == nil {
 			return nil
 		}
-		undone := e.Undo(ctx, todo)
+		undone := a.undo(ctx)
 		if !allNotReady(errs) || undone != nil {
 			return errors.Join(append(errs, undone)...)
 		}
@@ -59,14 +77,18 @@ func (e *Engine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
 		case <-limit.Done():
 		}
 	}
-	return nil
+}
+
+// within shortens a time-out to what the context has left.
+func within(ctx context.Context, timeout time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	return max(timeout, time.Millisecond)
 }
 
 // lockOnce tries to lock all processes at the same time.
 func (e *Engine) lockOnce(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = max(min(timeout, time.Until(deadline)), time.Millisecond)
-	}
 	return each(ctx, procs, "lock", func(ctx context.Context, p gpuplugin.Process) error {
 		// The call returns by itself, so its context is for a driver that hangs.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+e.cfg.grace)

@@ -1,0 +1,404 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+)
+
+// SplitEngine is the split engine of one container: the device memory of
+// processes that run libhetcuda is taken out of them and moved by the [Mover];
+// what is left of their GPU state, and all of the other processes', is the
+// driver engine's. It satisfies runtime/checkpoint's GPU and Streamer.
+//
+// The order of a stop is Lock, Park, Suspend. The library's gate stays closed
+// from Lock to the end, so that no call is made while the driver has to be
+// unlocked for the memory to leave or come back.
+type SplitEngine struct {
+	driver *Engine
+	mover  Mover
+	// dir is where the container's processes listen, as a path of the host.
+	dir string
+	// name begins the names of the container's parcels.
+	name string
+
+	mu sync.Mutex
+	// away are the processes that may be without their memory, by PID.
+	away map[int]bool // guarded by mu
+	// parcels are the names that the mover has heard.
+	parcels map[string]bool // guarded by mu
+}
+
+// NewSplitEngine returns the engine of the container whose processes listen in
+// dir. No other engine on the mover has the name.
+func NewSplitEngine(driver *Engine, mover Mover, dir, name string) *SplitEngine {
+	return &SplitEngine{driver: driver, mover: mover, dir: dir, name: name, away: map[int]bool{}, parcels: map[string]bool{}}
+}
+
+// Engine is the manifest's word for it.
+func (s *SplitEngine) Engine() string { return "split" }
+
+// Inventory lists driver and devices of the host.
+func (s *SplitEngine) Inventory(ctx context.Context) (gpuplugin.Inventory, error) {
+	return s.driver.Inventory(ctx)
+}
+
+// Match is the driver engine's: memory can go wherever the rest goes.
+func (s *SplitEngine) Match(ctx context.Context, saved gpuplugin.Inventory, minors []int) (gpuplugin.DeviceMap, error) {
+	return s.driver.Match(ctx, saved, minors)
+}
+
+// Usage is all device memory that the processes use.
+func (s *SplitEngine) Usage(ctx context.Context, procs []gpuplugin.Process) (map[string]uint64, error) {
+	return s.driver.Usage(ctx, procs)
+}
+
+// Processes tells which of the processes hold GPU state, and which of these can
+// be split. If the library can't be asked, none is, rather than some: what it
+// holds back could be what others of them wait for.
+func (s *SplitEngine) Processes(ctx context.Context, pids []int) ([]gpuplugin.Process, error) {
+	procs, err := s.driver.Processes(ctx, pids)
+	if err != nil || len(procs) == 0 {
+		return procs, err
+	}
+	if err := s.refuseAway(procs); err != nil {
+		return nil, err
+	}
+	clients, err := s.clients(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("libhetcuda can't be asked: the driver saves the device memory")
+	}
+	for i := range procs {
+		p := &procs[i]
+		_, known := clients[p.PID]
+		switch {
+		case err != nil:
+			p.Reason = fmt.Sprintf("libhetcuda could not be asked: %v", err)
+		case !known:
+			p.Reason = "it does not run libhetcuda"
+		case p.State == gpuplugin.StateCheckpointed:
+			p.Reason = "another tool has suspended it"
+		default:
+			p.Split = true
+		}
+	}
+	return procs, nil
+}
+
+// refuseAway keeps a process whose memory could not be given back from being
+// saved without it.
+func (s *SplitEngine) refuseAway(procs []gpuplugin.Process) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range procs {
+		if s.away[p.PID] {
+			return fmt.Errorf("%w: process %d: its device memory was taken out of it for an operation that failed, and is not back", gpuplugin.ErrUnknownState, p.PID)
+		}
+	}
+	return nil
+}
+
+// clients asks for the processes that run the library, by PID.
+func (s *SplitEngine) clients(ctx context.Context) (map[int]ClientState, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.driver.cfg.stateTimeout)
+	defer cancel()
+	list, err := s.mover.Clients(ctx, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	clients := make(map[int]ClientState, len(list))
+	for _, c := range list {
+		clients[c.PID] = c.State
+	}
+	return clients, nil
+}
+
+// Prepare is the driver engine's: it has to save what the library leaves.
+func (s *SplitEngine) Prepare(ctx context.Context, procs []gpuplugin.Process) error {
+	return s.driver.Prepare(ctx, procs)
+}
+
+// Lock closes the library's gate in all processes and then proves by the
+// driver's lock that their GPUs are idle. On error each is back in the state in
+// which it was found.
+//
+// A process at the gate may keep the kernels of the others waiting, as one does
+// that is locked, so tries are short, and all go on between them.
+func (s *SplitEngine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
+	if len(splitOf(procs)) == 0 {
+		return s.driver.Lock(ctx, procs)
+	}
+	return s.driver.insist(ctx, len(procs), attempt{
+		do:   func(ctx context.Context, timeout time.Duration) []error { return s.lockOnce(ctx, procs, timeout) },
+		undo: func(ctx context.Context) error { return s.Undo(ctx, procs) },
+	})
+}
+
+func (s *SplitEngine) lockOnce(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
+	clients, err := s.clients(ctx)
+	if err != nil {
+		return []error{err}
+	}
+	var open, waiting []gpuplugin.Process
+	for _, p := range splitOf(procs) {
+		if clients[p.PID] == ClientHeld { // by us, for a pause
+			continue
+		}
+		open = append(open, p)
+		if p.State == gpuplugin.StateLocked {
+			waiting = append(waiting, p)
+		}
+	}
+	// A thread that waits for the end of a lock never leaves the driver.
+	if errs := each(ctx, waiting, "unlock", s.unlock); len(errs) > 0 {
+		return errs
+	}
+	errs := each(ctx, open, "hold", func(ctx context.Context, p gpuplugin.Process) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+s.driver.cfg.grace)
+		defer cancel()
+		return unlessGone(s.mover.Hold(ctx, s.dir, p.PID, timeout))
+	})
+	if len(errs) > 0 {
+		return errs
+	}
+	return s.driver.lockOnce(ctx, inState(served(procs), gpuplugin.StateRunning), within(ctx, timeout))
+}
+
+// Park takes the device memory out of the locked processes that are split; it
+// stays where it is on the devices. On error each process is back in the state
+// in which it was found.
+func (s *SplitEngine) Park(ctx context.Context, procs []gpuplugin.Process) error {
+	split := splitOf(procs)
+	// The library has to call the driver. That nothing else does the gate sees to.
+	errs := each(ctx, split, "unlock", s.unlock)
+	if len(errs) == 0 {
+		errs = each(ctx, split, "park", s.park)
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.Undo(ctx, procs))
+}
+
+func (s *SplitEngine) park(ctx context.Context, p gpuplugin.Process) error {
+	ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
+	defer cancel()
+	parcel := s.parcel(p)
+	s.mu.Lock()
+	// Before it is tried: an answer can get lost.
+	s.away[p.PID], s.parcels[parcel] = true, true
+	s.mu.Unlock()
+	start := time.Now()
+	_, err := s.mover.Park(ctx, s.dir, p.PID, parcel)
+	s.driver.trace(ctx, p.PID, "park", start)
+	return unlessGone(err)
+}
+
+// Suspend has the driver take what is left of the processes' GPU state into
+// host memory. On error each process is back in the state in which it was found.
+func (s *SplitEngine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
+	if err := s.driver.Suspend(ctx, served(procs)); err != nil {
+		return errors.Join(err, s.Undo(ctx, procs))
+	}
+	return nil
+}
+
+// Resume restores the processes to their devices or those of the map, gives
+// them their memory back, and lets those go on that are to be running. After a
+// failure none goes on; the caller decides what then.
+func (s *SplitEngine) Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {
+	if err := s.driver.Resume(ctx, stopped(served(procs), splitOf(procs)), devices); err != nil {
+		return err
+	}
+	errs := each(ctx, splitOf(procs), "unpark", func(ctx context.Context, p gpuplugin.Process) error {
+		ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
+		defer cancel()
+		return s.unpark(ctx, p)
+	})
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return errors.Join(each(ctx, procs, "release", s.settle)...)
+}
+
+func (s *SplitEngine) unpark(ctx context.Context, p gpuplugin.Process) error {
+	start := time.Now()
+	err := unlessGone(s.mover.Unpark(ctx, s.dir, p.PID, s.parcel(p)))
+	s.driver.trace(ctx, p.PID, "unpark", start)
+	if err == nil {
+		s.back(p)
+	}
+	return err
+}
+
+// back notes that a process has its memory.
+func (s *SplitEngine) back(p gpuplugin.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.away, p.PID)
+}
+
+// settle brings a process that has its memory into the state in which it was
+// found. One that was locked is locked again before the gate opens.
+func (s *SplitEngine) settle(ctx context.Context, p gpuplugin.Process) error {
+	if err := s.driver.undoOne(ctx, p); err != nil || !p.Split {
+		return err
+	}
+	err := s.mover.Release(ctx, s.dir, p.PID)
+	if errors.Is(err, gpuplugin.ErrUnavailable) {
+		return nil // the gate has opened with the helper's end
+	}
+	return unlessGone(err)
+}
+
+func (s *SplitEngine) unlock(ctx context.Context, p gpuplugin.Process) error {
+	ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
+	defer cancel()
+	return unlessGone(s.driver.driver.Unlock(ctx, p.PID))
+}
+
+// Copy copies what is parked within the devices, and tells whether there was
+// room: then the processes can have theirs back before it is saved.
+func (s *SplitEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error) {
+	done, err := s.mover.Duplicate(ctx, s.parcelsOf(procs))
+	if err != nil {
+		return false, fmt.Errorf("copy device memory on the device: %w", err)
+	}
+	return done, nil
+}
+
+// Save writes what was parked, or the copy of it, to files in dir, and returns
+// when they are on disk. On error it has left none.
+func (s *SplitEngine) Save(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
+	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs)})
+	if err != nil {
+		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", err)
+	}
+	trace(ctx, saved.Phases)
+	stored := gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Written: saved.Stored}
+	if n := len(saved.Files) - 1; n >= 0 {
+		stored.Index = saved.Files[n].Name
+		for _, f := range saved.Files[:n] {
+			stored.Data = append(stored.Data, f.Name)
+		}
+	}
+	return stored, nil
+}
+
+// Load reads the memory of processes that are yet to be restored from the files
+// in dir, to the devices of the map. Resume gives it to them.
+func (s *SplitEngine) Load(ctx context.Context, dir string, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {
+	req := LoadRequest{Dir: dir, Parcels: s.parcelsOf(procs), Devices: devices}
+	s.mu.Lock()
+	for _, parcel := range req.Parcels {
+		s.parcels[parcel] = true
+	}
+	s.mu.Unlock()
+	loaded, err := s.mover.Load(ctx, req)
+	if err != nil {
+		return fmt.Errorf("load device memory: %w", err)
+	}
+	trace(ctx, loaded.Phases)
+	return nil
+}
+
+// Drop forgets what is left of the memory of all processes: the copy of what
+// was given back, and what nobody is there to take. What is still away from a
+// process is lost then.
+func (s *SplitEngine) Drop(ctx context.Context) error {
+	s.mu.Lock()
+	names := make([]string, 0, len(s.parcels))
+	for name := range s.parcels {
+		names = append(names, name)
+	}
+	s.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	if err := s.mover.Drop(ctx, names); err != nil && !errors.Is(err, gpuplugin.ErrUnavailable) {
+		return fmt.Errorf("free the device memory of the snapshot: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.parcels)
+	clear(s.away)
+	return nil
+}
+
+func trace(ctx context.Context, phases []MovePhase) {
+	for _, p := range phases {
+		log.G(ctx).Debugf("device memory: %s took %v", p.Name, p.Duration)
+	}
+}
+
+// parcel is the name of a process's memory while it is not the process's.
+func (s *SplitEngine) parcel(p gpuplugin.Process) string { return s.name + "/" + p.Key }
+
+func (s *SplitEngine) parcelsOf(procs []gpuplugin.Process) []string {
+	var names []string
+	for _, p := range splitOf(procs) {
+		names = append(names, s.parcel(p))
+	}
+	return names
+}
+
+func splitOf(procs []gpuplugin.Process) []gpuplugin.Process {
+	var split []gpuplugin.Process
+	for _, p := range procs {
+		if p.Split {
+			split = append(split, p)
+		}
+	}
+	return split
+}
+
+// served is what the driver engine is told to go back to: a process that is
+// split has to be served by the driver, whatever it was found in, to get its
+// memory back.
+func served(procs []gpuplugin.Process) []gpuplugin.Process {
+	out := make([]gpuplugin.Process, len(procs))
+	for i, p := range procs {
+		if p.Split {
+			p.State = gpuplugin.StateRunning
+		}
+		out[i] = p
+	}
+	return out
+}
+
+// stopped keeps those that are not split locked while they could run before the
+// split ones have their memory.
+func stopped(procs, split []gpuplugin.Process) []gpuplugin.Process {
+	if len(split) == 0 {
+		return procs
+	}
+	for i, p := range procs {
+		if !p.Split && p.State == gpuplugin.StateRunning {
+			procs[i].State = gpuplugin.StateLocked
+		}
+	}
+	return procs
+}
+
+// unlessGone forgives what failed because the process has exited: its GPU state
+// has gone with it.
+func unlessGone(err error) error {
+	if errors.Is(err, helperapi.ErrGone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+)
+
+// Undo returns every process to the state in which it was found, whatever it is
+// in now, device memory included. It goes on when ctx has ended, and after an
+// error. Of a process whose memory can't be given back its error is
+// [gpuplugin.ErrLost]; the gate stays closed there.
+func (s *SplitEngine) Undo(ctx context.Context, procs []gpuplugin.Process) error {
+	limit, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.driver.cfg.undoTimeout,
+		fmt.Errorf("not done within %v: %w", s.driver.cfg.undoTimeout, context.DeadlineExceeded))
+	defer cancel()
+	// The driver first, since the memory comes back through its calls.
+	errs := each(limit, served(procs), "undo", s.driver.undoOne)
+	todo := without(splitOf(procs), errs)
+	lost := s.giveBack(limit, todo)
+	settled := each(limit, without(todo, lost), "release", s.settle)
+	return errors.Join(slices.Concat(errs, lost, settled)...)
+}
+
+// without leaves the processes out that the errors are about.
+func without(procs []gpuplugin.Process, errs []error) []gpuplugin.Process {
+	return slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool {
+		return slices.ContainsFunc(errs, func(err error) bool {
+			e, ok := errors.AsType[*gpuplugin.ProcessError](err)
+			return ok && e.PID == p.PID
+		})
+	})
+}
+
+// giveBack gives those of the processes their memory that are without.
+func (s *SplitEngine) giveBack(ctx context.Context, procs []gpuplugin.Process) []error {
+	s.mu.Lock()
+	todo := slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return !s.away[p.PID] })
+	s.mu.Unlock()
+	if len(todo) == 0 {
+		return nil
+	}
+	for unavailable := 1; ; unavailable++ {
+		errs := s.giveBackOnce(ctx, todo)
+		if len(errs) == 0 || unavailable == undoUnavailable || ctx.Err() != nil {
+			return errs
+		}
+		select {
+		case <-time.After(undoPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// giveBackOnce looks anew at each process: an earlier try may have done it
+// although its answer got lost. Its errors are all [gpuplugin.ErrLost].
+func (s *SplitEngine) giveBackOnce(ctx context.Context, procs []gpuplugin.Process) []error {
+	clients, asked := s.clients(ctx)
+	return each(ctx, procs, "unpark", func(ctx context.Context, p gpuplugin.Process) error {
+		err := asked
+		state, there := clients[p.PID]
+		switch {
+		case err != nil:
+		case !there:
+			// It has ended, or the library in it has come to an end.
+			if _, err = s.driver.stateOf(ctx, p.PID); errors.Is(err, helperapi.ErrGone) {
+				s.back(p)
+				return nil
+			}
+			err = errors.Join(errors.New("its library does not answer"), err)
+		case state != ClientParked:
+			s.back(p)
+			return nil
+		default:
+			err = s.unpark(ctx, p)
+		}
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, helperapi.ErrNoState) || errors.Is(err, gpuplugin.ErrUnavailable) {
+			err = fmt.Errorf("the device helper that held it has died: %w", err)
+		}
+		return fmt.Errorf("%w: %w", gpuplugin.ErrLost, err)
+	})
+}
