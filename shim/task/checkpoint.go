@@ -71,6 +71,8 @@ func (c *container) pausedFor(now time.Time) bool {
 }
 
 func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.CheckpointTaskRequest) error {
+	stop := watch(ctx, r.Path, func() { c.interrupt(errAbandoned) })
+	defer stop()
 	if s.configErr != nil {
 		return s.configErr
 	}
@@ -106,8 +108,6 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	defer os.Remove(c.criuConfig())
-	stop := watch(ctx, r.Path, func() { c.interrupt(errAbandoned) })
-	defer stop()
 	request := checkpoint.Request{Dump: dump, Manifest: snapshot.Manifest{
 		Container: c.saved,
 		Host:      s.host(ctx, c, tool),
@@ -177,27 +177,41 @@ func (s *service) host(ctx context.Context, c *container, tool criu.Tool) snapsh
 }
 
 // watch calls gone once the directory, if it is there now, is there no more.
-// The returned function ends the watch.
+// The returned function ends the watch, after a last look: what failed because
+// the directory is gone may have failed before anybody looked.
 func watch(ctx context.Context, dir string, gone func()) (stop func()) {
 	before, err := os.Stat(dir)
 	if err != nil {
 		return func() {}
 	}
+	vanished := func() bool {
+		now, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(before, now)
+	}
 	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	told := false
 	go func() {
+		defer close(ended)
 		tick := time.NewTicker(watchInterval)
 		defer tick.Stop()
-		for {
+		for !told {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			if now, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(before, now) {
+			if vanished() {
+				told = true
 				gone()
-				return
 			}
 		}
 	}()
-	return cancel
+	return func() {
+		cancel()
+		<-ended
+		if !told && vanished() {
+			gone()
+		}
+	}
 }

@@ -6,6 +6,7 @@ package task
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -97,5 +98,25 @@ func TestWhoResumes(t *testing.T) {
 		if slices.Contains(inner.calls, "resume") != resumed || c.resumed != resumed {
 			t.Errorf("%v: calls %v, resumed %t", why, inner.calls, c.resumed)
 		}
+	}
+}
+
+// containerd removes the directory of a client that has gone. The checkpoint may
+// fail by that before anybody looks for it.
+func TestResumesAfterDirectoryIsGone(t *testing.T) {
+	dir := t.TempDir()
+	c := &container{id: "c", pid: 5, group: &groupFake{}, pausedAt: time.Now()}
+	s, inner := newService(c)
+	inner.asked = func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	inner.noTask = errors.New("no such directory")
+	if _, err := s.Checkpoint(t.Context(), &taskapi.CheckpointTaskRequest{ID: "c", Path: dir}); err == nil {
+		t.Error("no error")
+	}
+	if !slices.Contains(inner.calls, "resume") || !c.resumed {
+		t.Errorf("calls %v, resumed %t", inner.calls, c.resumed)
 	}
 }

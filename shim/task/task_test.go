@@ -401,19 +401,26 @@ func TestRemoveTemporary(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan struct{})
-	stop := watch(t.Context(), dir, func() { close(gone) })
-	defer stop()
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-gone:
-	case <-time.After(10 * time.Second):
-		t.Error("nobody noticed")
+	for _, stopAtOnce := range []bool{false, true} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		gone := make(chan struct{})
+		stop := watch(t.Context(), dir, func() { close(gone) })
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if stopAtOnce {
+			stop()
+		}
+		select {
+		case <-gone:
+		case <-time.After(10 * time.Second):
+			t.Error("nobody noticed")
+		}
+		if !stopAtOnce {
+			stop()
+		}
 	}
 	watch(t.Context(), dir, func() { t.Error("a directory that was never there is gone") })()
 }
