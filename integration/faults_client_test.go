@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -98,6 +100,49 @@ func TestFaultsClientGone(t *testing.T) {
 			h.expectRecovered(ctx)
 		})
 	}
+}
+
+// What was paused before the checkpoint stays so, also if the client of the
+// checkpoint goes away: somebody else has paused it, and will resume it.
+func TestFaultsClientGoneFromPaused(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	clientCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := d.held(ctx, t, func(p *patient) error {
+		if err := p.task.Pause(ctx); err != nil {
+			return err
+		}
+		_, err := p.task.Checkpoint(clientCtx)
+		return err
+	})
+	cancel()
+	if err := h.result(ctx); err == nil {
+		t.Error("the checkpoint succeeded")
+	}
+	h.release()
+	// A pause is refused while the checkpoint ends, then since it is paused.
+	err := testbed.Eventually(ctx, "the checkpoint has ended", func() error {
+		err := h.task.Pause(ctx)
+		if err != nil && !strings.Contains(err.Error(), "is under way") {
+			return nil
+		}
+		if err == nil {
+			err = testbed.Permanent(errors.New("the container was resumed"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	h.expectStatus(ctx, containerd.Paused)
+	if state := h.freezerState(); state != "frozen" {
+		t.Errorf("the freezer is %s", state)
+	}
+	if err := h.task.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.expectRecovered(ctx)
 }
 
 // A container that is killed during its checkpoint ends at once, and can be

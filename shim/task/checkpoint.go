@@ -63,11 +63,20 @@ func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskReque
 }
 
 // pausedFor tells whether a checkpoint that begins now is what the container
-// was paused for.
+// was paused for. containerd's client asks for the state first, and pauses what
+// runs; what it finds paused it leaves so (client/task.go, Checkpoint). So a pause
+// after which somebody has asked for the state is not this checkpoint's.
 func (c *container) pausedFor(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.pausedAt.IsZero() && now.Sub(c.pausedAt) < pausedForCheckpoint
+}
+
+// asked notes that somebody asked for the container's state.
+func (c *container) asked() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pausedAt = time.Time{}
 }
 
 func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.CheckpointTaskRequest) error {

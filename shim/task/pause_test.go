@@ -101,6 +101,40 @@ func TestWhoResumes(t *testing.T) {
 	}
 }
 
+// A pause is the client's own if nobody has asked for the state since: the
+// client asks before it pauses, and does not pause what it finds paused.
+func TestPausedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked bool
+		after time.Duration
+		want  bool
+	}{
+		"by the client":        {want: true},
+		"by somebody before":   {asked: true},
+		"by somebody long ago": {after: pausedForCheckpoint},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &container{id: "c"}
+			s, _ := newService(c)
+			state := func() {
+				if _, err := s.State(t.Context(), &taskapi.StateRequest{ID: "c"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state()
+			if _, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"}); err != nil {
+				t.Fatal(err)
+			}
+			if tc.asked {
+				state()
+			}
+			if got := c.pausedFor(time.Now().Add(tc.after)); got != tc.want {
+				t.Errorf("paused for the checkpoint: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 // containerd removes the directory of a client that has gone. The checkpoint may
 // fail by that before anybody looks for it.
 func TestResumesAfterDirectoryIsGone(t *testing.T) {

@@ -130,6 +130,7 @@ func (s *service) State(ctx context.Context, r *taskapi.StateRequest) (*taskapi.
 		if state := c.stateDuring(); state != nil {
 			return state, nil
 		}
+		c.asked()
 	}
 	return s.TTRPCTaskService.State(ctx, r)
 }
