@@ -26,12 +26,16 @@ setup: ## install and build everything that the machine needs
 	@hack/setup.sh
 
 .PHONY: build
-build: $(addprefix bin/,$(COMMANDS)) ## build our programs into bin/
+build: $(addprefix bin/,$(COMMANDS)) libhetcuda ## build our programs into bin/
 
 # Go knows what is up to date.
 .PHONY: $(addprefix bin/,$(COMMANDS))
 $(addprefix bin/,$(COMMANDS)): bin/%:
 	CGO_ENABLED=$(if $(filter $*,$(CGO_COMMANDS)),1,0) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+.PHONY: libhetcuda
+libhetcuda: ## the library that stands before the driver's in containers
+	@$(MAKE) --no-print-directory -C libhetcuda OUT='$(CURDIR)/bin/libhetcuda' VERSION='$(VERSION)'
 
 .PHONY: install
 install: build ## install our programs below DESTDIR and PREFIX

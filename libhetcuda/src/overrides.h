@@ -4,21 +4,46 @@
  *
  * The functions that we answer ourselves. For each name here there is a
  * hetcuda_<name> with the same type, which the program's calls reach through
- * the table; the driver's own is REAL(name). The names are those of the
- * exports: cuMemAlloc_v2, not cuMemAlloc.
+ * the table if the driver has such a function; the driver's own is REAL(name).
+ * The names are those of the exports: cuMemAlloc_v2, not cuMemAlloc.
  */
 #ifndef HETCUDA_OVERRIDES_H
 #define HETCUDA_OVERRIDES_H
 
 #include "cuda.h"
+#include "ptsz.h"
 
 /* The library's own: these stay in the child of a fork. */
 #define HETCUDA_CORE_OVERRIDES(X) \
-	X(cuGetProcAddress) \
 	X(cuGetProcAddress_v2) \
 	X(cuInit)
 
-/* Memory: src/memory*.c, src/pools*.c. */
-#define HETCUDA_MEMORY_OVERRIDES(X)
+/* Memory: src/memory*.c, context.c, capture.c. */
+#define HETCUDA_MEMORY_OVERRIDES(X) \
+	X(cuCtxDestroy_v2) \
+	X(cuCtxDisablePeerAccess) \
+	X(cuCtxEnablePeerAccess) \
+	X(cuDevicePrimaryCtxRelease_v2) \
+	X(cuDevicePrimaryCtxReset_v2) \
+	X(cuMemAllocPitch_v2) \
+	X(cuMemAlloc_v2) \
+	X(cuMemFreeAsync) \
+	X(cuMemFreeAsync_ptsz) \
+	X(cuMemFree_v2) \
+	X(cuStreamBeginCaptureToGraph) \
+	X(cuStreamBeginCaptureToGraph_ptsz) \
+	X(cuStreamBeginCapture_v2) \
+	X(cuStreamBeginCapture_v2_ptsz) \
+	X(cuStreamDestroy_v2) \
+	X(cuStreamEndCapture) \
+	X(cuStreamEndCapture_ptsz)
+
+#define HETCUDA_DECLARE(name) extern __typeof__(name) hetcuda_##name;
+HETCUDA_CORE_OVERRIDES(HETCUDA_DECLARE)
+HETCUDA_MEMORY_OVERRIDES(HETCUDA_DECLARE)
+#undef HETCUDA_DECLARE
+
+/* Here and not above: in cuda.h this name means the second version. */
+CUresult hetcuda_cuGetProcAddress_v1(const char *symbol, void **function, int version, cuuint64_t flags);
 
 #endif

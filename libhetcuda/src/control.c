@@ -1,0 +1,669 @@
+/*
+ * SPDX-FileCopyrightText: The hetGPU authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * One thread, which waits in accept, serves one connection, and waits again.
+ * Between connections it holds one listening socket and nothing else, which is
+ * what CRIU can dump; and it keeps nothing that another host could change.
+ *
+ * What the peer sends is not trusted: a packet that is not what the protocol
+ * says ends the connection, and with it the hold. A request that comes at the
+ * wrong time is answered with an error.
+ */
+#include "control.h"
+
+#include <assert.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gate.h"
+#include "hetcuda_control.h"
+#include "log.h"
+#include "memory.h"
+#include "overrides.h"
+#include "real.h"
+#include "thread.h"
+
+#ifndef HETCUDA_VERSION
+#define HETCUDA_VERSION "unknown"
+#endif
+
+/*
+ * How long a peer may be silent, or not read, while the program waits for it.
+ * A program that is parked waits for any peer, so there it may be for ever.
+ */
+#ifndef HETCUDA_PATIENCE_MS
+#define HETCUDA_PATIENCE_MS 30000
+#endif
+
+/* More than any program's; a count that is not one. */
+enum { MAX_CHUNKS = 1 << 20 };
+
+enum { STACK = 1 << 20, SUFFIXES = 64 };
+
+/* Which of the steps of a process is done. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool started;
+static bool initialized;
+
+static char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+static pid_t owner;
+static int driver;
+static atomic_int listener = -1;
+static atomic_int connection = -1;
+static enum hetcuda_state state;
+static bool exported; /* PARK was answered, COMMIT may follow */
+
+/*
+ * Descriptors of device memory that are on their way through. A child of a fork
+ * would keep the memory alive with them, and CRIU from dumping it; so they are
+ * made under the lock that a fork takes, and the child closes them.
+ */
+static pthread_mutex_t transit_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	int fd[HETCUDA_BATCH];
+	unsigned int count;
+} transit;
+
+static void close_transit(void)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&transit_lock);
+	for (i = 0; i < transit.count; i++)
+		close(transit.fd[i]);
+	transit.count = 0;
+	pthread_mutex_unlock(&transit_lock);
+}
+
+/* The reader of what we send is gone, or never was one of ours. */
+enum { ENDED = -1 };
+
+/* 0 or ENDED. */
+static int wait_for(short events)
+{
+	struct pollfd p = { .fd = connection, .events = events };
+	int timeout = state == HETCUDA_PARKED && events == POLLIN ? -1 : HETCUDA_PATIENCE_MS;
+	int r;
+
+	do
+		r = poll(&p, 1, timeout);
+	while (r < 0 && errno == EINTR);
+	if (r == 0)
+		hetcuda_log("control: the peer was silent for %d ms", HETCUDA_PATIENCE_MS);
+	return r > 0 ? 0 : ENDED;
+}
+
+static bool peer_gone(void)
+{
+	struct pollfd p = { .fd = connection, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+/*
+ * One packet. Its descriptors are in transit afterwards, also with an error.
+ * The number of bytes, or ENDED.
+ */
+static ssize_t receive(void *data, size_t size)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(HETCUDA_BATCH * sizeof(int))];
+	} control;
+	struct iovec io = { .iov_base = data, .iov_len = size };
+	struct msghdr message = {
+		.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+	};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	close_transit();
+	do {
+		if (wait_for(POLLIN))
+			return ENDED;
+		pthread_mutex_lock(&transit_lock);
+		n = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		for (c = n >= 0 ? CMSG_FIRSTHDR(&message) : NULL; c; c = CMSG_NXTHDR(&message, c)) {
+			size_t k = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int), i;
+
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+				continue;
+			/* No more than BATCH fit into `control`. */
+			for (i = 0; i < k && transit.count < HETCUDA_BATCH; i++)
+				memcpy(&transit.fd[transit.count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+		}
+		pthread_mutex_unlock(&transit_lock);
+	} while (n < 0 && (errno == EAGAIN || errno == EINTR));
+	if (n <= 0)
+		return ENDED;
+	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		hetcuda_log("control: a packet does not fit");
+		return ENDED;
+	}
+	return n;
+}
+
+/* One packet with what is in transit. 0 or ENDED. */
+static int send_packet(const void *data, size_t size)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(HETCUDA_BATCH * sizeof(int))];
+	} control;
+	struct iovec io = { .iov_base = (void *)data, .iov_len = size };
+	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
+	struct timespec pause = { .tv_nsec = 1000000 };
+	size_t length = transit.count * sizeof(int);
+	int tries = 0;
+
+	if (transit.count) {
+		memset(&control, 0, sizeof(control));
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN(length);
+		memcpy(CMSG_DATA(&control.align), transit.fd, length);
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(length);
+	}
+	for (;;) {
+		if (wait_for(POLLOUT))
+			return ENDED;
+		if (sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+			return 0;
+		/* As many descriptors as RLIMIT_NOFILE allows are under way to
+		 * a peer that has not read them yet. */
+		if (errno == ETOOMANYREFS && tries++ < HETCUDA_PATIENCE_MS)
+			nanosleep(&pause, NULL);
+		else if (errno != EAGAIN && errno != EINTR)
+			return ENDED;
+	}
+}
+
+static int answer(const struct hetcuda_request *request, int status, uint32_t count, const char *text)
+{
+	struct hetcuda_reply reply = { .magic = HETCUDA_MAGIC, .op = request->op, .status = status, .count = count };
+
+	snprintf(reply.text, sizeof(reply.text), "%s", text);
+	return send_packet(&reply, sizeof(reply));
+}
+
+/* Our own build id, from the note that the linker wrote. */
+static void build_id(char *out, size_t size)
+{
+	extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+	const char *base = (const char *)&__ehdr_start;
+	const ElfW(Phdr) *p = (const void *)(base + __ehdr_start.e_phoff);
+	size_t i, j;
+
+	for (i = 0; i < __ehdr_start.e_phnum; i++) {
+		const char *note = base + p[i].p_vaddr, *end = note + p[i].p_memsz;
+
+		while (p[i].p_type == PT_NOTE && note + sizeof(ElfW(Nhdr)) <= end) {
+			const ElfW(Nhdr) *n = (const void *)note;
+			const char *name = note + sizeof(*n);
+			const unsigned char *id = (const unsigned char *)name + ((n->n_namesz + 3) & ~3u);
+
+			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && !memcmp(name, "GNU", 4)) {
+				for (j = 0; j < n->n_descsz && 2 * j + 1 < size; j++) {
+					out[2 * j] = "0123456789abcdef"[id[j] >> 4];
+					out[2 * j + 1] = "0123456789abcdef"[id[j] & 15];
+				}
+				return;
+			}
+			note = (const char *)id + ((n->n_descsz + 3) & ~3u);
+		}
+	}
+}
+
+static int hello(const struct hetcuda_request *request)
+{
+	struct {
+		struct hetcuda_reply reply;
+		struct hetcuda_hello hello;
+	} packet = {
+		.reply = { .magic = HETCUDA_MAGIC, .op = request->op },
+		.hello = { .state = state, .pid = getpid(), .driver = driver },
+	};
+
+	static_assert(sizeof(packet) == sizeof(struct hetcuda_reply) + sizeof(struct hetcuda_hello), "padding");
+	hetcuda_memory_count(&packet.hello.chunks, &packet.hello.bytes);
+	snprintf(packet.hello.version, sizeof(packet.hello.version), "%s", HETCUDA_VERSION);
+	build_id(packet.hello.build, sizeof(packet.hello.build));
+	return send_packet(&packet, sizeof(packet));
+}
+
+static int hold(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	int r = hetcuda_gate_hold(request->timeout_ms, peer_gone, text);
+
+	if (!r)
+		state = HETCUDA_HELD;
+	return answer(request, r, 0, text);
+}
+
+static void abandon(void)
+{
+	if (exported)
+		hetcuda_memory_abandon();
+	exported = false;
+}
+
+/* Exports chunks from *next on, sends them as one packet. 0, ENDED, or 1: text says what went wrong. */
+static int send_batch(uint32_t *next, uint32_t count, char *text)
+{
+	struct hetcuda_chunk chunks[HETCUDA_BATCH];
+	int r = 0;
+
+	pthread_mutex_lock(&transit_lock);
+	while (transit.count < HETCUDA_BATCH && *next < count) {
+		memset(&chunks[transit.count], 0, sizeof(chunks[0]));
+		r = hetcuda_memory_export(*next, &chunks[transit.count], &transit.fd[transit.count], text);
+		if (r)
+			break;
+		transit.count++;
+		++*next;
+	}
+	pthread_mutex_unlock(&transit_lock);
+	/* With what there is: the program may be near its limit of descriptors. */
+	if (r && !transit.count)
+		return 1;
+	r = send_packet(chunks, transit.count * sizeof(chunks[0]));
+	close_transit();
+	return r;
+}
+
+static int park(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	uint32_t count = 0, next = 0;
+	int r;
+
+	abandon();
+	r = hetcuda_memory_quiesce(request->timeout_ms, &count, text);
+	if (r)
+		return answer(request, r, 0, text);
+	exported = true;
+	r = answer(request, 0, count, "");
+	while (!r && next < count)
+		r = send_batch(&next, count, text);
+	/* The reply is out and promised all chunks: only the end of the
+	 * connection can take that back. */
+	if (r > 0)
+		hetcuda_log("control: chunk %u of %u was not exported: %s", next, count, text);
+	return r ? ENDED : 0;
+}
+
+static int commit(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	int r;
+
+	if (!exported)
+		return answer(request, -EINVAL, 0, "COMMIT without PARK");
+	r = hetcuda_memory_commit(text);
+	if (r) {
+		abandon();
+	} else {
+		exported = false;
+		state = HETCUDA_PARKED;
+	}
+	return answer(request, r, 0, text);
+}
+
+/* All chunks are received even if one was refused: the reply comes after them. */
+static int unpark(const struct hetcuda_request *request)
+{
+	struct hetcuda_chunk chunks[HETCUDA_BATCH];
+	char text[HETCUDA_TEXT] = "";
+	uint32_t left = request->count;
+	int status = 0;
+	ssize_t n;
+
+	if (left > MAX_CHUNKS)
+		return ENDED;
+	while (left) {
+		uint32_t k, i;
+
+		n = receive(chunks, sizeof(chunks));
+		k = n > 0 ? (uint32_t)((size_t)n / sizeof(chunks[0])) : 0;
+		if (!k || (size_t)n % sizeof(chunks[0]) || k > left || k != transit.count) {
+			hetcuda_log("control: UNPARK ended with %u chunks to come", left);
+			close_transit();
+			hetcuda_memory_take_undo();
+			return ENDED;
+		}
+		for (i = 0; !status && i < k; i++)
+			status = hetcuda_memory_take(&chunks[i], transit.fd[i], text);
+		close_transit();
+		left -= k;
+	}
+	if (!status)
+		status = hetcuda_memory_take_finish(text);
+	if (status)
+		hetcuda_memory_take_undo();
+	else
+		state = HETCUDA_HELD;
+	return answer(request, status, 0, text);
+}
+
+static int release(const struct hetcuda_request *request)
+{
+	abandon();
+	state = HETCUDA_RUNNING;
+	hetcuda_gate_release();
+	return answer(request, 0, 0, "");
+}
+
+static int perform(const struct hetcuda_request *request)
+{
+	static const struct {
+		int (*run)(const struct hetcuda_request *request);
+		enum hetcuda_state when;
+		const char *refused;
+	} ops[] = {
+		[HETCUDA_HOLD] = { hold, HETCUDA_RUNNING, "HOLD of a program that is held" },
+		[HETCUDA_PARK] = { park, HETCUDA_HELD, "PARK of a program that is not held, or parked" },
+		[HETCUDA_COMMIT] = { commit, HETCUDA_HELD, "COMMIT of a program that is not held, or parked" },
+		[HETCUDA_UNPARK] = { unpark, HETCUDA_PARKED, "UNPARK of a program that is not parked" },
+		[HETCUDA_RELEASE] = { release, HETCUDA_HELD, "RELEASE of a program that is not held, or parked" },
+	};
+
+	if (request->op == HETCUDA_HELLO)
+		return hello(request);
+	if (request->op >= sizeof(ops) / sizeof(ops[0]) || !ops[request->op].run) {
+		hetcuda_log("control: no such request: %u", request->op);
+		return ENDED;
+	}
+	if (ops[request->op].when != state) {
+		/* The chunks of an UNPARK are on their way and would be taken
+		 * for requests. */
+		answer(request, -EINVAL, 0, ops[request->op].refused);
+		return request->op == HETCUDA_UNPARK && request->count ? ENDED : 0;
+	}
+	return ops[request->op].run(request);
+}
+
+/* Root, or somebody who sees this process from outside (hetcuda_control.h). */
+static bool trusted(void)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return false;
+	if (peer.pid == 0 || peer.uid == 0)
+		return true;
+	hetcuda_log("control: refused process %d of user %u", (int)peer.pid, peer.uid);
+	return false;
+}
+
+static void serve_connection(void)
+{
+	struct hetcuda_request request;
+	ssize_t n;
+
+	while (trusted()) {
+		n = receive(&request, sizeof(request));
+		if (n == ENDED)
+			break;
+		if (n != sizeof(request) || request.magic != HETCUDA_MAGIC || transit.count) {
+			hetcuda_log("control: not a request: %zd bytes, %u descriptors", n, transit.count);
+			break;
+		}
+		if (perform(&request) == ENDED)
+			break;
+	}
+	close_transit();
+	abandon();
+	if (state == HETCUDA_HELD) {
+		hetcuda_log("control: the connection ended: going on");
+		state = HETCUDA_RUNNING;
+		hetcuda_gate_release();
+	}
+}
+
+static void *serve(void *unused)
+{
+	struct timespec pause = { .tv_nsec = 100000000 };
+
+	(void)unused;
+	hetcuda_thread_internal();
+	for (;;) {
+		/* So that a fork finds it in `connection`. */
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			connection = fd;
+			serve_connection();
+			/* In this order: a child that closes it twice, never another's. */
+			connection = -1;
+			close(fd);
+		} else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) {
+			/* The program has closed all descriptors it did not know. */
+			hetcuda_log("control: the socket is gone: %s", strerror(errno));
+			return NULL;
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			/* No descriptor left, or no memory: not for ever. */
+			nanosleep(&pause, NULL);
+		}
+	}
+}
+
+/* Somebody listens there; otherwise the file is what a dead process has left. */
+static bool alive(const struct sockaddr_un *address)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool refused;
+
+	if (fd < 0)
+		return true;
+	refused = connect(fd, (const void *)address, sizeof(*address)) < 0 && errno == ECONNREFUSED;
+	close(fd);
+	return !refused;
+}
+
+/* 0 or an errno (negative); `path` is where. */
+static int bind_socket(int fd, const char *directory)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	unsigned int suffix;
+	int n;
+
+	for (suffix = 0; suffix < SUFFIXES; suffix++) {
+		n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/" HETCUDA_SOCKET_PREFIX "%d", directory,
+			     (int)getpid());
+		if (suffix && n > 0 && (size_t)n < sizeof(address.sun_path))
+			n += snprintf(address.sun_path + n, sizeof(address.sun_path) - (size_t)n, ".%u", suffix);
+		if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+			return -ENAMETOOLONG;
+		if (bind(fd, (const void *)&address, sizeof(address)) < 0) {
+			if (errno != EADDRINUSE)
+				return -errno;
+			if (alive(&address))
+				continue;
+			unlink(address.sun_path);
+			if (bind(fd, (const void *)&address, sizeof(address)) < 0) {
+				if (errno != EADDRINUSE)
+					return -errno;
+				continue;
+			}
+		}
+		memcpy(path, address.sun_path, sizeof(path));
+		return 0;
+	}
+	return -EADDRINUSE;
+}
+
+/*
+ * A file that is stale is looked at, removed and made anew: not by two
+ * processes (of the same PID, in two namespaces) at once. Who can't get the
+ * lock goes on without: a program never waits for another one here.
+ */
+static int lock_directory(const char *directory)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), i;
+
+	for (i = 0; fd >= 0 && i < 200; i++) {
+		if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return fd;
+}
+
+static int listen_in(const char *directory)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), lock, r;
+
+	if (fd < 0)
+		return -errno;
+	lock = lock_directory(directory);
+	r = bind_socket(fd, directory);
+	if (!r && listen(fd, 16) < 0)
+		r = -errno;
+	if (lock >= 0)
+		close(lock);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	/* Who may connect is not who is listened to, but need not be more. */
+	chmod(path, 0600);
+	return fd;
+}
+
+static int start_thread(void)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	sigset_t all, old;
+	int r;
+
+	r = pthread_attr_init(&attributes);
+	if (r)
+		return -r;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK);
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&thread, &attributes, serve, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
+	if (!r)
+		pthread_setname_np(thread, "hetcuda");
+	return -r;
+}
+
+/* The program runs on whatever happens here; it just can't be asked to park. */
+static void start_control(void)
+{
+	const char *directory = getenv(HETCUDA_CONTROL_ENV);
+	int fd, r;
+
+	if (!directory || !directory[0])
+		return;
+	fd = listen_in(directory);
+	if (fd < 0) {
+		hetcuda_log("control: no socket in %s: %s", directory, strerror(-fd));
+		return;
+	}
+	listener = fd;
+	owner = getpid();
+	r = start_thread();
+	if (r) {
+		hetcuda_log("control: no thread: %s", strerror(-r));
+		unlink(path);
+		listener = -1;
+		close(fd);
+	}
+}
+
+CUresult hetcuda_cuInit(unsigned int flags)
+{
+	CUresult result = REAL(cuInit)(flags);
+	int saved = errno;
+
+	if (result != CUDA_SUCCESS || atomic_load(&started))
+		return result;
+	pthread_mutex_lock(&starting);
+	if (!atomic_load(&started)) {
+		initialized = true;
+		/* Asked now, since a driver that is locked does not answer. It
+		 * is the library's own version, not that of the host. */
+		if (REAL(cuDriverGetVersion))
+			REAL(cuDriverGetVersion)(&driver);
+		hetcuda_memory_start();
+		start_control();
+		atomic_store(&started, true);
+	}
+	pthread_mutex_unlock(&starting);
+	errno = saved;
+	return result;
+}
+
+/* A program that ends leaves no file behind, unless it is killed. */
+__attribute__((destructor)) static void end(void)
+{
+	if (owner == getpid())
+		unlink(path);
+}
+
+void hetcuda_control_lock(void)
+{
+	pthread_mutex_lock(&starting);
+	pthread_mutex_lock(&transit_lock);
+}
+
+void hetcuda_control_unlock(void)
+{
+	pthread_mutex_unlock(&transit_lock);
+	pthread_mutex_unlock(&starting);
+}
+
+static void close_inherited(atomic_int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+bool hetcuda_control_forked(void)
+{
+	bool was = initialized;
+	unsigned int i;
+
+	for (i = 0; i < transit.count; i++)
+		close(transit.fd[i]);
+	transit.count = 0;
+	close_inherited(&connection);
+	close_inherited(&listener);
+	owner = 0;
+	path[0] = 0;
+	state = HETCUDA_RUNNING;
+	exported = false;
+	/* `initialized` stays: a grandchild can't use CUDA either, and cuInit
+	 * does not succeed again. */
+	atomic_store(&started, was);
+	hetcuda_control_unlock();
+	return was;
+}

@@ -1,0 +1,72 @@
+/*
+ * SPDX-FileCopyrightText: The hetGPU authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * No memory of ours: what a build without memory.c has, which forwards all of
+ * it to the driver.
+ */
+#include <errno.h>
+
+#include "memory.h"
+
+#define WEAK __attribute__((weak))
+
+WEAK void hetcuda_memory_start(void)
+{
+}
+
+WEAK void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes)
+{
+	*chunks = 0;
+	*bytes = 0;
+}
+
+WEAK int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text)
+{
+	(void)timeout_ms;
+	(void)text;
+	*count = 0;
+	return 0;
+}
+
+WEAK int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	(void)i;
+	(void)chunk;
+	(void)fd;
+	(void)text;
+	return -EINVAL;
+}
+
+WEAK int hetcuda_memory_commit(char *text)
+{
+	(void)text;
+	return 0;
+}
+
+WEAK void hetcuda_memory_abandon(void)
+{
+}
+
+WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
+{
+	(void)chunk;
+	(void)fd;
+	(void)text;
+	return -EINVAL;
+}
+
+WEAK int hetcuda_memory_take_finish(char *text)
+{
+	(void)text;
+	return 0;
+}
+
+WEAK void hetcuda_memory_take_undo(void)
+{
+}
+
+WEAK void hetcuda_memory_forked(int initialized)
+{
+	(void)initialized;
+}
