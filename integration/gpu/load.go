@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
+	hetoci "github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
 
 const (
@@ -110,6 +111,11 @@ func (t *test) launch(ctx context.Context, l *load) error {
 	return l.more(ctx, warmup)
 }
 
+// annotations ask for the engine that the row is about.
+func (t *test) annotations() map[string]string {
+	return map[string]string{hetoci.AnnotationEngine: t.engine}
+}
+
 func (t *test) create(ctx context.Context, l *load, gpu int) error {
 	l.patience = tickTimeout
 	if t.gpu.machine != nil {
@@ -119,7 +125,7 @@ func (t *test) create(ctx context.Context, l *load, gpu int) error {
 	if err != nil {
 		return err
 	}
-	opts = append(opts, oci.WithAnnotations(l.annotations))
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithAnnotations(l.annotations))
 	l.Container, err = rig.New(ctx, t.d, rig.Spec{ID: t.id("gpu"), Runtime: runtimeName, Image: t.image, Args: l.args, Opts: opts})
 	if err == nil {
 		t.cleanup(l.Remove)

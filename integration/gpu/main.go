@@ -35,6 +35,7 @@ type config struct {
 	path, out, work, disk, include, prebuilt string
 	standIn                                  string
 	rows                                     string
+	engines                                  []string
 	sizes, repetitions                       []int
 	budget                                   time.Duration
 }
@@ -54,7 +55,7 @@ func main() {
 func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags := flag.NewFlagSet("gpu", flag.ContinueOnError)
 	var c config
-	var sizes, repetitions, merge string
+	var sizes, repetitions, merge, engines string
 	flags.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
 	flags.StringVar(&c.out, "out", "dist/gpu-test", "`directory` for the report and logs")
 	flags.StringVar(&c.work, "work", "", "`directory` for everything temporary (default: the system's for such, if it is on a disk)")
@@ -62,6 +63,7 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags.StringVar(&c.prebuilt, "prebuilt", "", "test programs to use where no compiler is installed")
 	flags.StringVar(&c.standIn, "stand-in", "", "rehearse with the stand-in libraries in this `directory`, without a GPU")
 	flags.StringVar(&c.rows, "rows", "all", "what to run: all, or some of rows, timing and `names` of rows, comma separated")
+	flags.StringVar(&engines, "engines", "driver", "the engines to run rows and timings with, `names`")
 	flags.StringVar(&sizes, "sizes", "2048,8192,32768", "device memory to time, in `MiB`, ascending")
 	flags.StringVar(&repetitions, "repetitions", "5,3,2", "how often to time each size")
 	flags.DurationVar(&c.budget, "budget", 8*time.Minute, "do not begin what would end later; timings that do not fit are left out, and the report says so")
@@ -72,6 +74,7 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	if merge != "" {
 		return false, mergeReports(strings.Split(merge, ","), c.out)
 	}
+	c.engines = strings.Split(engines, ",")
 	if c.sizes, err = numbers(sizes); err != nil {
 		return true, err
 	}
@@ -108,9 +111,11 @@ func run(ctx context.Context, c config) (failed bool, err error) {
 	}
 	wanted := strings.Split(c.rows, ",")
 	want := func(what string) bool { return slices.Contains(wanted, "all") || slices.Contains(wanted, what) }
-	for _, r := range rows {
-		if want("rows") || want(r.name) {
-			s.row(ctx, r)
+	for _, engine := range c.engines {
+		for _, r := range rows {
+			if r.runsWith(engine) && (want("rows") || want(r.name)) {
+				s.row(ctx, r, engine)
+			}
 		}
 	}
 	if want("timing") {

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,10 +41,10 @@ func (r *Run) markdown(w io.Writer) {
 		fmt.Fprintf(w, "- %s\n", cell(note))
 	}
 	if len(r.Rows) > 0 {
-		fmt.Fprintln(w, "\n## What works\n\n| | result | took | |\n|---|---|---|---|")
+		fmt.Fprintln(w, "\n## What works\n\n| | engine | result | took | |\n|---|---|---|---|---|")
 	}
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "| **%s**: %s | %s | %.1f s | %s |\n", row.Name, row.What, row.Result, row.Seconds, cell(row.Detail))
+		fmt.Fprintf(w, "| **%s**: %s | %s | %s | %.1f s | %s |\n", row.Name, row.What, row.Engine, row.Result, row.Seconds, cell(row.Detail))
 	}
 	if len(r.Timings) > 0 {
 		r.timings(w)
@@ -80,12 +81,16 @@ touched beforehand. Medians in seconds; the target is at most %.1f s more than b
 	for _, t := range r.Timings {
 		t.rows(w)
 	}
+	r.split(w)
 	fmt.Fprintln(w, "\n### Phases, medians in seconds\n\nThe shim's phases overlap in part.\n\n| | | phases |\n|---|---|---|")
 	for _, t := range r.Timings {
 		for _, by := range []struct {
 			name    string
 			samples []Sample
-		}{{"shim", t.Shim}, {"by hand", t.Hand}} {
+		}{{"shim", t.Shim}, {"by hand", t.Hand}, {"split", t.Split}} {
+			if len(by.samples) == 0 {
+				continue
+			}
 			fmt.Fprintf(w, "| %s, %s | checkpoint | %s |\n", t.Name(), by.name, phaseList(by.samples, func(s Sample) phases { return s.CheckpointPhases }))
 			fmt.Fprintf(w, "| %s, %s | restore | %s |\n", t.Name(), by.name, phaseList(by.samples, func(s Sample) phases { return s.RestorePhases }))
 		}
@@ -97,6 +102,38 @@ touched beforehand. Medians in seconds; the target is at most %.1f s more than b
 		}
 		for _, e := range t.Errors {
 			fmt.Fprintf(w, "- %s: **failed**: %s\n", t.Name(), cell(e))
+		}
+	}
+}
+
+// split compares the engines.
+func (r *Run) split(w io.Writer) {
+	if !slices.ContainsFunc(r.Timings, func(t *Timing) bool { return len(t.Split) > 0 }) {
+		return
+	}
+	fmt.Fprint(w, `
+## The split engine beside the driver engine and the hand
+
+The same containers, calls and places, in turns with the above. Medians in seconds; "times" is how much faster than by hand. "Bytes" is all of the snapshot.
+
+| device memory, snapshot in | | n | split | driver engine | by hand | times | split GiB | driver GiB |
+|---|---|---|---|---|---|---|---|---|
+`)
+	for _, t := range r.Timings {
+		if len(t.Split) == 0 {
+			continue
+		}
+		for _, one := range []struct {
+			what  string
+			value func(Sample) float64
+		}{
+			{"checkpoint", func(s Sample) float64 { return s.Checkpoint }},
+			{"restore", func(s Sample) float64 { return s.Restore }},
+		} {
+			bytes := func(s Sample) float64 { return float64(s.Bytes) / (1 << 30) }
+			split, hand := median(t.Split, one.value), median(t.Hand, one.value)
+			fmt.Fprintf(w, "| %s | %s | %d | %.2f | %.2f | %.2f | %.1f | %.2f | %.2f |\n", t.Name(), one.what, len(t.Split),
+				split, median(t.Shim, one.value), hand, hand/split, median(t.Split, bytes), median(t.Shim, bytes))
 		}
 	}
 }

@@ -47,6 +47,7 @@ type Run struct {
 // Row is what was tried and what came of it.
 type Row struct {
 	Name    string  `json:"name"`
+	Engine  string  `json:"engine"`
 	What    string  `json:"what"`
 	Result  Result  `json:"result"`
 	Seconds float64 `json:"seconds"`
@@ -63,9 +64,11 @@ const (
 type Timing struct {
 	MiB   int    `json:"mib"`
 	Place string `json:"place"`
-	// Shim and Hand have a sample for each repetition.
-	Shim []Sample `json:"shim"`
-	Hand []Sample `json:"hand"`
+	// Shim, Hand and Split have a sample for each repetition: the shim with the
+	// driver engine, the same steps by hand, the shim with the split engine.
+	Shim  []Sample `json:"shim"`
+	Hand  []Sample `json:"hand"`
+	Split []Sample `json:"split,omitempty"`
 	// Medians in seconds, and what the shim takes more.
 	Checkpoint Comparison `json:"checkpoint"`
 	Restore    Comparison `json:"restore"`
@@ -195,7 +198,7 @@ func (r Report) together() []*Timing {
 	for _, run := range r.Runs {
 		for _, t := range run.Timings {
 			into := all.timing(series{mib: t.MiB, disk: t.Place == onDisk})
-			into.Shim, into.Hand = append(into.Shim, t.Shim...), append(into.Hand, t.Hand...)
+			into.Shim, into.Hand, into.Split = append(into.Shim, t.Shim...), append(into.Hand, t.Hand...), append(into.Split, t.Split...)
 		}
 	}
 	all.judge()

@@ -27,12 +27,13 @@ func TestReport(t *testing.T) {
 	var run Run
 	run.begin(true)
 	run.Rows = []Row{
-		{Name: "one", What: "a thing", Result: Passed, Seconds: 1.25, Detail: "a | b\nc"},
-		{Name: "two", What: "another", Result: Skipped},
+		{Name: "one", Engine: "split", What: "a thing", Result: Passed, Seconds: 1.25, Detail: "a | b\nc"},
+		{Name: "two", Engine: "driver", What: "another", Result: Skipped},
 	}
 	timing := run.timing(series{mib: 2048})
 	timing.Shim = []Sample{sample("shim", 2, 1), sample("shim", 3, 1), sample("shim", 9, 1)}
 	timing.Hand = []Sample{sample("hand", 2.8, 0.5), sample("hand", 2.8, 0.5)}
+	timing.Split = []Sample{sample("split", 0.7, 0.25)}
 	run.timing(series{mib: 2048, disk: true}).LeftOut = 2
 
 	dir := t.TempDir()
@@ -49,13 +50,14 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# Run 2", "not a GPU", "# The times of all runs together",
-		"| **one**: a thing | pass | 1.2 s | a \\| b c |",
-		"| **two**: another | not run |",
+		"| **one**: a thing | split | pass | 1.2 s | a \\| b c |",
+		"| **two**: another | driver | not run |",
 		"| 2 GiB, memory | checkpoint | 2 | 3.00 | 2.80 | +0.20 | met |",
 		"| 2 GiB, memory | restore | 2 | 1.00 | 0.50 | +0.50 | missed |",
 		"| 2 GiB, memory | restore | 4 | 1.00 | 0.50 | +0.50 | missed |",
 		"| 2 GiB, disk | checkpoint | 0 | | | | not measured |",
 		"| 2 GiB, memory, shim | checkpoint | dump 3.000 |",
+		"| 2 GiB, memory | checkpoint | 1 | 0.70 | 3.00 | 2.80 | 4.0 | 0.00 | 0.00 |",
 		"- 2 GiB, disk: 2 repetitions left out",
 	} {
 		if !strings.Contains(string(text), want) {

@@ -28,13 +28,19 @@ var rows = []row{
 	{name: "exit", what: "a checkpoint that ends the container, restored under the same ID", test: exit},
 	{name: "ctr", what: "`ctr container checkpoint --task --image --rw`, `ctr container restore --live --rw`", test: ctr},
 	{name: "pause", what: "`task pause` stops the GPU's work, resume lets it go on", test: pause},
-	{name: "managed memory", what: "refused, and the container goes on", test: managed},
+	{name: "managed memory", what: "refused, and the container goes on", engines: []string{engineDriver}, test: managed},
 	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", test: legacyIPC},
 	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
 	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", timeout: 2 * time.Minute, test: helperKilled},
 	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
 	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", timeout: 150 * time.Second, test: pyTorch},
 }
+
+// The engines.
+const (
+	engineDriver = string(hetoci.EngineDriver)
+	engineSplit  = "split"
+)
 
 // rowMiB is the device memory of each process in a row.
 const rowMiB = 256
@@ -102,8 +108,8 @@ func (t *test) inspect(ctx context.Context, dir string, ranks int) error {
 	if err != nil {
 		return err
 	}
-	if m.Engine != "driver" || len(m.Processes) != ranks {
-		return fmt.Errorf("the manifest has engine %q and %d processes, not %d\n%s", m.Engine, len(m.Processes), ranks, out)
+	if m.Engine != t.engine || len(m.Processes) != ranks {
+		return fmt.Errorf("the manifest has engine %q and %d processes, not %q and %d\n%s", m.Engine, len(m.Processes), t.engine, ranks, out)
 	}
 	return nil
 }

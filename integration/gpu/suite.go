@@ -49,6 +49,8 @@ type row struct {
 	// what it proves, for the report.
 	what    string
 	timeout time.Duration
+	// engines are those that it is about; all of them if there are none.
+	engines []string
 	test    func(ctx context.Context, t *test) (detail string, err error)
 }
 
@@ -56,6 +58,8 @@ type row struct {
 // whatever became of it, last first.
 type test struct {
 	*suite
+	// engine is the one that the containers ask for.
+	engine   string
 	cleanups []func(context.Context) error
 }
 
@@ -176,18 +180,22 @@ func (s *suite) keepLog() error {
 	return errors.Join(err, out.Close())
 }
 
-// row runs one row and writes the report.
-func (s *suite) row(ctx context.Context, r row) {
+func (r row) runsWith(engine string) bool {
+	return len(r.engines) == 0 || slices.Contains(r.engines, engine)
+}
+
+// row runs one row with one engine and writes the report.
+func (s *suite) row(ctx context.Context, r row, engine string) {
 	if r.timeout == 0 {
 		r.timeout = rowTimeout
 	}
-	result := Row{Name: r.name, What: r.what}
+	result := Row{Name: r.name, Engine: engine, What: r.what}
 	start := time.Now()
 	var err error
 	if time.Until(s.deadline) <= 0 {
 		err = skipError("the time budget was used up")
 	} else {
-		result.Detail, err = s.attempt(ctx, r)
+		result.Detail, err = s.attempt(ctx, r, engine)
 	}
 	result.Seconds = time.Since(start).Seconds()
 	var skip skipError
@@ -200,15 +208,15 @@ func (s *suite) row(ctx context.Context, r row) {
 		result.Result = Passed
 	}
 	s.run.Rows = append(s.run.Rows, result)
-	s.say("%s: %s (%.1f s) %s", r.name, result.Result, result.Seconds, result.Detail)
+	s.say("%s (%s): %s (%.1f s) %s", r.name, engine, result.Result, result.Seconds, result.Detail)
 	if err := s.save(); err != nil {
 		s.say("write the report: %v", err)
 	}
 }
 
 // attempt runs a test and what it has to clean up.
-func (s *suite) attempt(ctx context.Context, r row) (detail string, err error) {
-	t := &test{suite: s}
+func (s *suite) attempt(ctx context.Context, r row, engine string) (detail string, err error) {
+	t := &test{suite: s, engine: engine}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

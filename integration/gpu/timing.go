@@ -69,8 +69,8 @@ func schedule(all []series) []series {
 	return append(first, rest...)
 }
 
-// timePair takes one repetition by the shim and one by hand; which of them is
-// first changes each time.
+// timePair takes one repetition by the shim, with each engine, and one by hand;
+// which of them is first changes each time.
 func (s *suite) timePair(ctx context.Context, one series) {
 	timing := s.run.timing(one)
 	if s.run.errors() >= maxErrors {
@@ -82,24 +82,31 @@ func (s *suite) timePair(ctx context.Context, one series) {
 		timing.LeftOut++
 		return
 	}
-	methods := []func(context.Context, *test, series) (Sample, error){timeShim, timeHand}
-	into := []*[]Sample{&timing.Shim, &timing.Hand}
-	first := len(timing.Shim) % 2
+	type method struct {
+		engine string
+		take   func(context.Context, *test, series) (Sample, error)
+		into   *[]Sample
+	}
+	methods := []method{{engineDriver, timeShim, &timing.Shim}, {engineDriver, timeHand, &timing.Hand}}
+	if slices.Contains(s.engines, engineSplit) {
+		methods = append(methods, method{engineSplit, timeShim, &timing.Split})
+	}
+	first := len(timing.Shim) % len(methods)
 	start := time.Now()
 	for i := range methods {
-		which := (i + first) % len(methods)
+		m := methods[(i+first)%len(methods)]
 		var sample Sample
 		_, err := s.attempt(ctx, row{timeout: s.sampleTimeout(one), test: func(ctx context.Context, t *test) (string, error) {
 			var err error
-			sample, err = methods[which](ctx, t, one)
+			sample, err = m.take(ctx, t, one)
 			return "", err
-		}})
+		}}, m.engine)
 		if err != nil {
 			timing.Errors = append(timing.Errors, err.Error())
 			s.say("%s: %v", timing.Name(), err)
 			break
 		}
-		*into[which] = append(*into[which], sample)
+		*m.into = append(*m.into, sample)
 		s.say("%s %s: checkpoint %.2f s, restore %.2f s", timing.Name(), sample.By, sample.Checkpoint, sample.Restore)
 	}
 	timing.pair = max(timing.pair, time.Since(start))
@@ -145,7 +152,7 @@ func (t *test) place(one series) string {
 // timeShim times a checkpoint that leaves the container running, and a restore
 // of the same container.
 func timeShim(ctx context.Context, t *test, one series) (Sample, error) {
-	sample := Sample{By: "shim"}
+	sample := Sample{By: "shim, " + t.engine}
 	l, err := t.start(ctx, 1, "-b", strconv.Itoa(one.mib))
 	if err != nil {
 		return sample, err

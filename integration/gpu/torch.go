@@ -142,7 +142,7 @@ func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, oci.WithMounts(mounts), oci.WithEnv([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}))
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)
