@@ -119,18 +119,19 @@ func (m *Machine) Env() []string {
 // DevDir has the device nodes, for processes outside of a container.
 func (m *Machine) DevDir() string { return filepath.Join(m.Dir, "dev") }
 
-// UsedBytes is the device memory of a GPU that processes have. What a process
-// that is gone has left is nobody's.
+// UsedBytes is the device memory of a GPU that processes have, or descriptors
+// that they hold. What a process that is gone has left is nobody's.
 func (m *Machine) UsedBytes(uuid string) (uint64, error) {
-	files, err := filepath.Glob(filepath.Join(m.Dir, "owners", "*", uuid+".*"))
+	owned, err := filepath.Glob(filepath.Join(m.Dir, "owners", "*", uuid+".*"))
+	if err != nil {
+		return 0, err
+	}
+	shared, err := filepath.Glob(filepath.Join(m.Dir, "memory", uuid+".*"))
 	if err != nil {
 		return 0, err
 	}
 	var sum uint64
-	for _, f := range files {
-		if !ownerAlive(filepath.Dir(f)) {
-			continue
-		}
+	for _, f := range append(owned, shared...) {
 		info, err := os.Stat(f)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -138,14 +139,28 @@ func (m *Machine) UsedBytes(uuid string) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		sum += uint64(info.Size())
+		if m.counts(f, info) {
+			sum += uint64(info.Size())
+		}
 	}
 	return sum, nil
 }
 
-// ownerAlive tells whether a process holds the lock on an owner's directory.
-func ownerAlive(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+// counts tells whether a file is memory that is in use. Memory that can be
+// shared has a link in the directory of its owner; the link does not count.
+func (m *Machine) counts(file string, info fs.FileInfo) bool {
+	dir := filepath.Dir(file)
+	if dir == filepath.Join(m.Dir, "memory") {
+		return locked(file)
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && s.Nlink == 1 && locked(filepath.Join(dir, "lock"))
+}
+
+// locked tells whether anybody has a lock on a file: the owner of a directory, or
+// who holds memory.
+func locked(file string) bool {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}

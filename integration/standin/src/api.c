@@ -17,6 +17,8 @@ static const struct {
 	{CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	{CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	{CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+	 "peer access is not supported between these two devices"},
 	{CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
 	{CUDA_ERROR_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
 	{CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
@@ -24,7 +26,14 @@ static const struct {
 	{CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 	{CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+	{CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
+	{CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access has not been enabled"},
+	{CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cannot set while device is active in this process"},
 	{CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+	{CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+	 "part or all of the requested memory range is already mapped"},
+	{CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+	 "pointer does not correspond to a registered memory region"},
 	{CUDA_ERROR_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
 	{CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 	{CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
@@ -86,15 +95,15 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 		return CUDA_ERROR_INVALID_VALUE;
 	*function = NULL;
 	*status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) { // the newest form comes last
 		if (strcmp(symbols[i].name, symbol) != 0 || m.major < symbols[i].driver)
 			continue;
-		*status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-		if (version < symbols[i].since)
-			continue;
-		*function = symbols[i].function;
-		*status = CU_GET_PROC_ADDRESS_SUCCESS;
-		return CUDA_SUCCESS;
+		if (version >= symbols[i].since)
+			*function = symbols[i].function;
+		else if (!*function)
+			*status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 	}
-	return CUDA_ERROR_NOT_FOUND;
+	if (*function)
+		*status = CU_GET_PROC_ADDRESS_SUCCESS;
+	return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -13,6 +13,11 @@ int context_gpu(void)
 	return current && current->references > 0 ? current->gpu : -1;
 }
 
+struct CUctx_st *context_current(void)
+{
+	return context_gpu() < 0 ? NULL : current;
+}
+
 static const struct gpu *gpu_at(CUdevice device)
 {
 	return device >= 0 && device < process.count ? &process.devices[device].gpu : NULL;
@@ -92,6 +97,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
 	case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+	case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
 	case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: *value = 1; break;
 	case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
 	case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: *value = 0; break;
@@ -139,7 +147,7 @@ static void drop_memory(int gpu)
 		if (process.contexts[i].references > 0 && process.contexts[i].gpu == gpu)
 			return;
 	for (int i = 0; i < MAX_ALLOCS; i++)
-		if (process.allocs[i].kind && process.allocs[i].gpu == gpu)
+		if (process.allocs[i].kind && process.allocs[i].kind != MAPPED && process.allocs[i].gpu == gpu)
 			alloc_drop(&process.allocs[i]);
 }
 
@@ -147,6 +155,7 @@ static void release(struct CUctx_st *c)
 {
 	if (--c->references > 0)
 		return;
+	stream_drop(c);
 	drop_memory(c->gpu);
 	process_publish();
 }

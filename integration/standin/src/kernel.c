@@ -3,35 +3,48 @@
 
 // Kernels. The stand-in compiles no PTX: it knows the kernels of the test
 // programs by name and does in C what the PTX of that name does (toy_ptx.h, and
-// kernels.h of integration/gpu/testdata). Launched work is done in order and
-// advances whenever somebody looks: at every later call and while a lock waits
-// for it.
+// kernels.h of integration/gpu/testdata).
 #include <string.h>
 
 #include "process.h"
 
-// add(u32 *p, u64 n, u32 d): adds d to each of n words.
-static bool run_add(void *params)
+// get and put are how kernels read and write memory; what they may not is an
+// error that stays.
+static bool get(CUdeviceptr address, void *to, size_t size)
 {
-	const uint64_t *v = params;
-	size_t offset, size = (size_t)v[1] * 4;
-	struct alloc *a = alloc_find(v[0], size, &offset);
-	CLEAN_FREE uint32_t *words = malloc(size);
-	if (!a || !words || !alloc_read(a, offset, words, size)) {
-		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-		return true;
-	}
-	for (size_t i = 0; i < v[1]; i++)
-		words[i] += (uint32_t)v[2];
-	if (!alloc_write(a, offset, words, size))
+	return range_check(address, size, process.working_gpu, false) == CUDA_SUCCESS &&
+	       range_read(address, to, size) == CUDA_SUCCESS;
+}
+
+static bool put(CUdeviceptr address, const void *from, size_t size)
+{
+	return range_check(address, size, process.working_gpu, true) == CUDA_SUCCESS &&
+	       range_write(address, from, size) == CUDA_SUCCESS;
+}
+
+// ended ends a kernel.
+static bool ended(bool ok)
+{
+	if (!ok)
 		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
 	return true;
 }
 
-// spin(u64 ns): runs for so long. The parameter becomes the end once it runs.
-static bool run_spin(void *params)
+// add(u32 *p, u64 n, u32 d): adds d to each of n words.
+static bool run_add(uint64_t *v)
 {
-	uint64_t *v = params;
+	size_t size = (size_t)v[1] * 4;
+	CLEAN_FREE uint32_t *words = malloc(size);
+	if (!words || !get(v[0], words, size))
+		return ended(false);
+	for (size_t i = 0; i < v[1]; i++)
+		words[i] += (uint32_t)v[2];
+	return ended(put(v[0], words, size));
+}
+
+// spin(u64 ns): runs for so long. The parameter becomes the end once it runs.
+static bool run_spin(uint64_t *v)
+{
 	if (v[1] == 0)
 		v[1] = now_ms() + v[0] / 1000000;
 	return now_ms() >= v[1];
@@ -40,9 +53,8 @@ static bool run_spin(void *params)
 // meet(u32 *counters, u32 n, u32 me, u32 k): says that this rank has come to
 // meeting k and ends when all n ranks have. The counters are host memory that
 // the ranks share.
-static bool run_meet(void *params)
+static bool run_meet(uint64_t *v)
 {
-	const uint64_t *v = params;
 	_Atomic uint32_t *counters = (_Atomic uint32_t *)(uintptr_t)v[0];
 	counters[v[2]] = (uint32_t)v[3];
 	for (uint64_t i = 0; i < v[1]; i++)
@@ -55,14 +67,12 @@ static bool run_meet(void *params)
 static bool each(CUdeviceptr address, uint64_t words, void (*one)(uint64_t *word, uint64_t i, uint64_t *context),
 		 uint64_t *context)
 {
-	size_t offset;
-	struct alloc *a = alloc_find(address, words * 8, &offset);
 	CLEAN_FREE uint64_t *data = malloc(words * 8);
-	if (!a || !data || !alloc_read(a, offset, data, words * 8))
+	if (!data || !get(address, data, words * 8))
 		return false;
 	for (uint64_t i = 0; i < words; i++)
 		one(&data[i], i, context);
-	return alloc_write(a, offset, data, words * 8);
+	return put(address, data, words * 8);
 }
 
 static void fill_word(uint64_t *word, uint64_t i, uint64_t *seed)
@@ -86,40 +96,30 @@ static void sum_word(uint64_t *word, uint64_t i, uint64_t *sum)
 }
 
 // fill(u64 *p, u64 n, u64 seed): numbers that nobody could guess.
-static bool run_fill(void *params)
+static bool run_fill(uint64_t *v)
 {
-	uint64_t *v = params;
-	if (!each(v[0], v[1], fill_word, &v[2]))
-		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-	return true;
+	return ended(each(v[0], v[1], fill_word, &v[2]));
 }
 
 // step(u64 *p, u64 n): adds one to each.
-static bool run_step(void *params)
+static bool run_step(uint64_t *v)
 {
-	uint64_t *v = params;
-	if (!each(v[0], v[1], step_word, NULL))
-		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-	return true;
+	return ended(each(v[0], v[1], step_word, NULL));
 }
 
 // sum(u64 *p, u64 n, u64 *out): adds p[i] * (i | 1) for each i to what out has.
-static bool run_sum(void *params)
+static bool run_sum(uint64_t *v)
 {
-	uint64_t *v = params, sum = 0, before;
-	size_t offset;
-	struct alloc *out = alloc_find(v[2], 8, &offset);
-	bool ok = out && each(v[0], v[1], sum_word, &sum) && alloc_read(out, offset, &before, 8);
-	sum += ok ? before : 0;
-	if (!ok || !alloc_write(out, offset, &sum, 8))
-		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-	return true;
+	uint64_t sum = 0, before;
+	if (!get(v[2], &before, 8) || !each(v[0], v[1], sum_word, &sum))
+		return ended(false);
+	sum += before;
+	return ended(put(v[2], &sum, 8));
 }
 
 // beat(u32 *p, u64 ns): runs for so long and adds one to a word of host memory.
-static bool run_beat(void *params)
+static bool run_beat(uint64_t *v)
 {
-	uint64_t *v = params;
 	if (v[2] == 0)
 		v[2] = now_ms() + v[1] / 1000000;
 	if (now_ms() < v[2])
@@ -175,43 +175,15 @@ CUresult cuModuleUnload(CUmodule module)
 	return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-bool work_advance(void)
-{
-	while (process.first != process.launched) {
-		struct work *w = &process.work[process.first % MAX_WORK];
-		if (!w->function->run(w->params))
-			return false;
-		process.first++;
-	}
-	return true;
-}
-
-static CUresult launch(const struct CUfunc_st *function, void **params)
-{
-	ENTER();
-	if (context_gpu() < 0)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	work_advance();
-	if (process.launched - process.first == MAX_WORK)
-		return CUDA_ERROR_NOT_READY;
-	struct work *w = &process.work[process.launched % MAX_WORK];
-	*w = (struct work){.function = function};
-	for (int i = 0; function->sizes[i]; i++)
-		memcpy(&w->params[i], params[i], function->sizes[i]);
-	process.launched++;
-	work_advance(); // it starts at once if nothing is before it
-	return process.lost;
-}
-
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
 			unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
 			CUstream stream, void **params, void **extra)
 {
 	(void)shared;
-	if (!function || !params || extra || stream || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
+	if (!function || !params || extra || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r;
-	while ((r = launch(function, params)) == CUDA_ERROR_NOT_READY)
-		sleep_us(500); // the queue is full
-	return r;
+	struct work w = {.run = function->run};
+	for (int i = 0; function->sizes[i]; i++)
+		memcpy(&w.params[i], params[i], function->sizes[i]);
+	return work_add(&w, stream, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
+#define _GNU_SOURCE
 #include "machine.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -167,20 +169,53 @@ bool owner_is_me(const char *name)
 	return strtoull(name, NULL, 10) == start_time("/proc/self") && owner_exists(name);
 }
 
-uint64_t owner_used(const char *name, const char *uuid)
+// files_used adds up the files of a GPU in a directory for which count says so.
+static uint64_t files_used(const char *directory, const char *uuid, bool (*count)(const char *, const struct stat *))
 {
-	char path[PATH_SIZE];
 	uint64_t sum = 0;
-	machine_path(path, "owners/%s", name);
-	CLEAN_DIR DIR *d = opendir(path);
+	CLEAN_DIR DIR *d = opendir(directory);
 	if (!d)
 		return 0;
 	for (struct dirent *e; (e = readdir(d));) {
 		struct stat s;
-		if (!strncmp(e->d_name, uuid, strlen(uuid)) && fstatat(dirfd(d), e->d_name, &s, 0) == 0)
+		if (!strncmp(e->d_name, uuid, strlen(uuid)) && fstatat(dirfd(d), e->d_name, &s, 0) == 0 &&
+		    count(e->d_name, &s))
 			sum += (uint64_t)s.st_size;
 	}
 	return sum;
+}
+
+static bool every(const char *name, const struct stat *s)
+{
+	(void)name;
+	(void)s;
+	return true;
+}
+
+// unlinked: not a link to a file below memory/.
+static bool unlinked(const char *name, const struct stat *s)
+{
+	(void)name;
+	return s->st_nlink == 1;
+}
+
+// held removes memory that nobody holds.
+static bool held(const char *name, const struct stat *s)
+{
+	(void)s;
+	char path[PATH_SIZE];
+	if (memory_held(name))
+		return true;
+	machine_path(path, "memory/%s", name);
+	unlink(path);
+	return false;
+}
+
+uint64_t owner_used(const char *name, const char *uuid)
+{
+	char path[PATH_SIZE];
+	machine_path(path, "owners/%s", name);
+	return files_used(path, uuid, every);
 }
 
 static bool owner_alive(const char *name)
@@ -197,15 +232,118 @@ uint64_t gpu_used(const struct gpu *g)
 	uint64_t sum = g->used;
 	machine_path(path, "owners");
 	CLEAN_DIR DIR *d = opendir(path);
-	if (!d)
-		return sum;
-	for (struct dirent *e; (e = readdir(d));) {
+	for (struct dirent *e; d && (e = readdir(d));) {
 		if (e->d_name[0] == '.')
 			continue;
+		machine_path(path, "owners/%s", e->d_name);
 		if (owner_alive(e->d_name))
-			sum += owner_used(e->d_name, g->uuid);
+			sum += files_used(path, g->uuid, unlinked);
 		else
 			owner_remove(e->d_name);
 	}
-	return sum;
+	machine_path(path, "memory");
+	return sum + files_used(path, g->uuid, held);
+}
+
+static bool share(int fd)
+{
+	while (fd >= 0 && flock(fd, LOCK_SH) != 0)
+		if (errno != EINTR)
+			return false;
+	return fd >= 0;
+}
+
+// keep keeps an open file, and with it the lock on it, for as long as it is
+// mapped: programs may close descriptors that they do not know.
+static void *keep(int fd)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	if (!share(fd))
+		return NULL;
+	void *p = mmap(NULL, page, PROT_NONE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, page, MADV_DONTFORK);
+	return p;
+}
+
+void *memory_create(const char *owner, const char *uuid, uint64_t size, char *name)
+{
+	char path[PATH_SIZE], mine[PATH_SIZE];
+	uint64_t nonce;
+	if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
+		return NULL;
+	snprintf(name, MEMORY_SIZE, "%s.%016llx", uuid, (unsigned long long)nonce);
+	machine_path(path, "memory");
+	mkdir(path, 0777);
+	machine_path(path, "memory/%s", name);
+	machine_path(mine, "owners/%s/%s", owner, name);
+	CLEAN_FD int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return NULL;
+	void *p = ftruncate(fd, (off_t)size) == 0 ? keep(fd) : NULL;
+	if (p && link(path, mine) == 0)
+		return p;
+	if (p)
+		munmap(p, (size_t)sysconf(_SC_PAGESIZE));
+	unlink(path);
+	return NULL;
+}
+
+int memory_export(const char *name)
+{
+	char path[PATH_SIZE];
+	machine_path(path, "memory/%s", name);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (share(fd))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+void *memory_hold(const char *name)
+{
+	CLEAN_FD int fd = memory_export(name);
+	return keep(fd);
+}
+
+bool memory_held(const char *name)
+{
+	char path[PATH_SIZE];
+	machine_path(path, "memory/%s", name);
+	CLEAN_FD int fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+}
+
+void memory_release(void *hold, const char *owner, const char *name)
+{
+	char path[PATH_SIZE];
+	if (hold)
+		munmap(hold, (size_t)sysconf(_SC_PAGESIZE));
+	if (owner) {
+		machine_path(path, "owners/%s/%s", owner, name);
+		unlink(path);
+	}
+	machine_path(path, "memory/%s", name);
+	if (!memory_held(name))
+		unlink(path);
+}
+
+bool memory_name(int fd, char *name, uint64_t *size)
+{
+	char link[64], path[PATH_SIZE];
+	struct stat file, known;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	if (n <= 0 || fstat(fd, &file) != 0)
+		return false;
+	path[n] = 0;
+	const char *base = strrchr(path, '/');
+	if (!base || strlen(++base) >= MEMORY_SIZE)
+		return false;
+	memcpy(name, base, strlen(base) + 1);
+	machine_path(path, "memory/%s", name);
+	*size = (uint64_t)file.st_size;
+	return stat(path, &known) == 0 && known.st_dev == file.st_dev && known.st_ino == file.st_ino;
 }

@@ -8,11 +8,17 @@
 //     faults          what goes wrong (see faults.h); written by tests
 //     calls           every call of the checkpoint API, for tests to read
 //     owners/NAME/    the device memory of one process, a file per allocation
+//     memory/         memory that processes can share, a file each
 //
 // A process owns its directory below owners/ for as long as it holds the lock
 // on the file "lock" in it: the kernel lets go of it when the process dies,
 // whatever the way, as the real driver frees memory when its files are closed.
 // What an owner that is gone has left counts for nothing and is removed.
+//
+// A file below memory/ is held by every process that has a handle or a mapping
+// of it and by every descriptor that was exported: each has a shared lock on
+// it. One that nobody holds is gone. For as long as the process that made it
+// holds it, a link to it is among the files of that owner.
 #ifndef STANDIN_MACHINE_H
 #define STANDIN_MACHINE_H
 
@@ -23,6 +29,7 @@ enum {
 	PATH_SIZE = 512,
 	OWNER_SIZE = 48,
 	UUID_SIZE = 48,
+	MEMORY_SIZE = UUID_SIZE + 20,
 };
 
 struct gpu {
@@ -71,6 +78,23 @@ bool owner_exists(const char *name);
 
 // owner_used adds up the memory that one owner has on a GPU.
 uint64_t owner_used(const char *name, const char *uuid);
+
+// memory_create makes memory of a GPU and holds it; memory_hold holds what is
+// there. What they return keeps no descriptor open and is not inherited; NULL is
+// a failure. name: of MEMORY_SIZE. Machine lock: held.
+void *memory_create(const char *owner, const char *uuid, uint64_t size, char *name);
+void *memory_hold(const char *name);
+
+// memory_release ends a hold. owner: who made it, or NULL. Machine lock: held.
+void memory_release(void *hold, const char *owner, const char *name);
+
+// memory_export returns a descriptor that holds the memory; memory_name finds
+// out what memory a descriptor is of. Machine lock: held.
+int memory_export(const char *name);
+bool memory_name(int fd, char *name, uint64_t *size);
+
+// memory_held tells whether anybody holds it. Machine lock: held.
+bool memory_held(const char *name);
 
 // gpu_used adds up what everybody uses of a GPU. Machine lock: held.
 uint64_t gpu_used(const struct gpu *g);

@@ -26,87 +26,167 @@ struct handle { // what a CUipcMemHandle holds
 };
 _Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle has 64 bytes");
 
-static struct alloc *free_slot(void)
-{
-	for (int i = 0; i < MAX_ALLOCS; i++)
-		if (!process.allocs[i].kind)
-			return &process.allocs[i];
-	return NULL;
-}
-
-static CUdeviceptr new_address(size_t size)
-{
-	CUdeviceptr address = process.next;
-	process.next += (size + GRANULE - 1) / GRANULE * GRANULE;
-	return address;
-}
-
-struct alloc *alloc_find(CUdeviceptr address, size_t size, size_t *offset)
+struct alloc *alloc_new(void)
 {
 	for (int i = 0; i < MAX_ALLOCS; i++) {
-		struct alloc *a = &process.allocs[i];
-		if (!a->kind || address < a->address || address - a->address >= a->size)
+		if (process.allocs[i].kind)
 			continue;
-		*offset = (size_t)(address - a->address);
-		return size <= a->size - *offset ? a : NULL;
+		if (i >= process.allocs_end)
+			process.allocs_end = i + 1;
+		return &process.allocs[i];
 	}
 	return NULL;
 }
 
-static CUresult available(int gpu, size_t *bytes)
+bool alloc_overlaps(CUdeviceptr address, size_t size)
+{
+	for (int i = 0; i < process.allocs_end; i++) {
+		const struct alloc *a = &process.allocs[i];
+		if (a->kind && a->address < address + size && address < a->address + a->size)
+			return true;
+	}
+	return false;
+}
+
+static CUdeviceptr new_address(size_t size)
+{
+	size = (size + GRANULE - 1) / GRANULE * GRANULE;
+	while (range_reserved(process.next, size))
+		process.next += GRANULE;
+	CUdeviceptr address = process.next;
+	process.next += size;
+	return address;
+}
+
+struct alloc *alloc_at(CUdeviceptr address)
+{
+	for (int i = 0; i < process.allocs_end; i++) {
+		struct alloc *a = &process.allocs[i];
+		if (a->kind && address >= a->address && address - a->address < a->size)
+			return a;
+	}
+	return NULL;
+}
+
+uint64_t gpu_available(int gpu)
 {
 	const struct gpu *g = &process.devices[gpu].gpu;
 	uint64_t used = gpu_used(g);
-	*bytes = used < g->memory ? g->memory - used : 0;
-	return CUDA_SUCCESS;
+	return used < g->memory ? g->memory - used : 0;
 }
 
 CUresult alloc_create(struct alloc *a)
 {
 	const struct gpu *g = &process.devices[a->gpu].gpu;
-	size_t free_bytes;
-	available(a->gpu, &free_bytes);
-	if (a->size > free_bytes)
+	if (a->size > gpu_available(a->gpu))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	machine_path(a->file, "owners/%s/%s.%llx", process.owner, g->uuid, a->address);
 	CLEAN_FD int fd = open(a->file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	return fd >= 0 && ftruncate(fd, (off_t)a->size) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
+static int open_data(const struct alloc *a, int flags)
+{
+	char path[PATH_SIZE];
+	if (a->kind == MAPPED)
+		machine_path(path, "memory/%s", a->memory->name);
+	return open(a->kind == MAPPED ? path : a->file, flags | O_CLOEXEC);
+}
+
 bool alloc_read(const struct alloc *a, size_t offset, void *to, size_t size)
 {
-	if (a->kind == MANAGED) {
+	if (a->kind >= MANAGED) {
 		memcpy(to, (char *)(uintptr_t)a->address + offset, size);
 		return true;
 	}
-	CLEAN_FD int fd = open(a->file, O_RDONLY | O_CLOEXEC);
+	CLEAN_FD int fd = open_data(a, O_RDONLY);
 	return fd >= 0 && read_all(fd, to, size, offset);
 }
 
 bool alloc_write(const struct alloc *a, size_t offset, const void *from, size_t size)
 {
-	if (a->kind == MANAGED) {
+	if (a->kind >= MANAGED) {
 		memcpy((char *)(uintptr_t)a->address + offset, from, size);
 		return true;
 	}
-	CLEAN_FD int fd = open(a->file, O_WRONLY | O_CLOEXEC);
+	CLEAN_FD int fd = open_data(a, O_WRONLY);
 	return fd >= 0 && write_all(fd, from, size, offset);
 }
 
 void alloc_drop(struct alloc *a)
 {
-	if (a->kind == MANAGED)
+	if (a->kind == MANAGED || a->kind == PINNED)
 		munmap((void *)(uintptr_t)a->address, a->size);
 	if (a->kind == DEVICE)
 		unlink(a->file);
+	if (a->kind == MAPPED)
+		memory_unmapped(a->memory);
 	free(a->saved);
 	*a = (struct alloc){0};
+}
+
+// moved says what is wrong when data could not be moved. The file of an
+// imported allocation goes when its exporter is checkpointed.
+static CUresult moved(bool ok, const struct alloc *a)
+{
+	if (ok)
+		return CUDA_SUCCESS;
+	return a->kind == IMPORTED ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+// part finds out how much of a range is in the allocation at its start. Only
+// mappings go on in the next.
+static struct alloc *part(CUdeviceptr address, size_t size, const struct alloc *before, size_t *length)
+{
+	struct alloc *a = alloc_at(address);
+	if (!a || (before && (before->kind != MAPPED || a->kind != MAPPED)))
+		return NULL;
+	size_t rest = a->size - (size_t)(address - a->address);
+	*length = size < rest ? size : rest;
+	return a;
+}
+
+CUresult range_check(CUdeviceptr address, size_t size, int gpu, bool write)
+{
+	struct alloc *a = NULL;
+	unsigned needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+	for (size_t length; size > 0; address += length, size -= length) {
+		a = part(address, size, a, &length);
+		if (!a || (a->kind == MAPPED && (gpu < 0 || (a->access[gpu] & needed) != needed)))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult range_move(CUdeviceptr address, char *host, size_t size, bool write)
+{
+	struct alloc *a = NULL;
+	for (size_t length; size > 0; address += length, host += length, size -= length) {
+		a = part(address, size, a, &length);
+		if (!a)
+			return CUDA_ERROR_INVALID_VALUE;
+		size_t offset = (size_t)(address - a->address);
+		CUresult r = moved(write ? alloc_write(a, offset, host, length) : alloc_read(a, offset, host, length), a);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult range_read(CUdeviceptr address, void *to, size_t size)
+{
+	return range_move(address, to, size, false);
+}
+
+CUresult range_write(CUdeviceptr address, const void *from, size_t size)
+{
+	return range_move(address, (char *)(uintptr_t)from, size, true);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	ENTER();
-	struct alloc *a = free_slot();
+	struct alloc *a = alloc_new();
 	int gpu = context_gpu();
 	if (!address || size == 0)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -127,7 +207,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
 	ENTER();
-	struct alloc *a = free_slot();
+	struct alloc *a = alloc_new();
 	int gpu = context_gpu();
 	if (!address || size == 0 || flags != CU_MEM_ATTACH_GLOBAL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -144,11 +224,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	ENTER_IDLE();
-	size_t offset;
-	struct alloc *a = alloc_find(address, 1, &offset);
+	struct alloc *a = alloc_at(address);
 	if (address == 0)
 		return CUDA_SUCCESS;
-	if (!a || offset != 0 || a->kind == IMPORTED)
+	if (!a || address != a->address || (a->kind != DEVICE && a->kind != MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
 	alloc_drop(a);
 	return CUDA_SUCCESS;
@@ -164,74 +243,90 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	CLEAN_FD int lock = machine_lock();
 	*total = process.devices[gpu].gpu.memory;
-	return available(gpu, free_bytes);
-}
-
-// The file of an imported allocation goes when its exporter is checkpointed.
-static CUresult moved(bool ok, const struct alloc *a)
-{
-	if (ok)
-		return CUDA_SUCCESS;
-	return a->kind == IMPORTED ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-CUresult cuMemcpyDtoH_v2(void *host, CUdeviceptr address, size_t size)
-{
-	ENTER_IDLE();
-	size_t offset;
-	struct alloc *a = alloc_find(address, size, &offset);
-	if (!a || !host)
-		return CUDA_ERROR_INVALID_VALUE;
-	return moved(alloc_read(a, offset, host, size), a);
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr address, const void *host, size_t size)
-{
-	ENTER_IDLE();
-	size_t offset;
-	struct alloc *a = alloc_find(address, size, &offset);
-	if (!a || !host)
-		return CUDA_ERROR_INVALID_VALUE;
-	return moved(alloc_write(a, offset, host, size), a);
-}
-
-CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned int value, size_t count)
-{
-	ENTER_IDLE();
-	size_t offset;
-	if (address % 4 != 0 || count > SIZE_MAX / 4)
-		return CUDA_ERROR_INVALID_VALUE;
-	struct alloc *a = alloc_find(address, count * 4, &offset);
-	CLEAN_FREE uint32_t *words = malloc(count * 4);
-	if (!a)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!words)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < count; i++)
-		words[i] = value;
-	return moved(alloc_write(a, offset, words, count * 4), a);
+	*free_bytes = gpu_available(gpu);
+	return CUDA_SUCCESS;
 }
 
 // Page-locked memory stays where it is: the stand-in's kernels read it there.
+static CUresult add_host(void *host, size_t size, enum kind kind)
+{
+	struct alloc *a = alloc_new();
+	if (!a)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*a = (struct alloc){.kind = kind, .gpu = context_gpu(), .size = size, .address = (uintptr_t)host};
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **host, size_t size, unsigned int flags)
+{
+	ENTER();
+	if (!host || size == 0 || flags > 7)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = add_host(p, size, PINNED);
+	if (r == CUDA_SUCCESS)
+		*host = p;
+	else
+		munmap(p, size);
+	return r;
+}
+
+CUresult cuMemAllocHost_v2(void **host, size_t size)
+{
+	return cuMemHostAlloc(host, size, 0);
+}
+
+static struct alloc *host_at(const void *host, enum kind kind)
+{
+	struct alloc *a = alloc_at((uintptr_t)host);
+	return a && a->kind == kind && a->address == (uintptr_t)host ? a : NULL;
+}
+
+CUresult cuMemFreeHost(void *host)
+{
+	ENTER_IDLE();
+	struct alloc *a = host_at(host, PINNED);
+	if (!host)
+		return CUDA_SUCCESS;
+	if (!a)
+		return CUDA_ERROR_INVALID_VALUE;
+	alloc_drop(a);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned int flags)
 {
 	ENTER();
-	(void)flags;
-	if (!host || size == 0)
+	if (!host || size == 0 || flags > 15)
 		return CUDA_ERROR_INVALID_VALUE;
-	return context_gpu() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+	if (context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (alloc_overlaps((uintptr_t)host, size))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	return add_host(host, size, REGISTERED);
 }
 
 CUresult cuMemHostUnregister(void *host)
 {
 	ENTER_IDLE();
-	return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	struct alloc *a = host_at(host, REGISTERED);
+	if (!host)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!a)
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	alloc_drop(a);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned int flags)
 {
 	ENTER();
-	if (!address || !host || flags != 0)
+	const struct alloc *a = alloc_at((uintptr_t)host);
+	if (!address || flags != 0 || !a || (a->kind != PINNED && a->kind != REGISTERED))
 		return CUDA_ERROR_INVALID_VALUE;
 	*address = (uintptr_t)host;
 	return CUDA_SUCCESS;
@@ -240,8 +335,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
 	ENTER();
-	size_t offset;
-	struct alloc *a = alloc_find(address, 1, &offset);
+	struct alloc *a = alloc_at(address);
 	if (!handle || !a || a->kind != DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct handle h = {
@@ -268,7 +362,7 @@ static CUresult import_handle(CUdeviceptr *address, const CUipcMemHandle *handle
 {
 	ENTER();
 	struct handle h;
-	struct alloc *a = free_slot();
+	struct alloc *a = alloc_new();
 	memcpy(&h, handle, sizeof h);
 	int gpu = gpu_of_minor(h.gpu);
 	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || h.magic != HANDLE_MAGIC || gpu < 0)
@@ -299,9 +393,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
 	ENTER_IDLE();
-	size_t offset;
-	struct alloc *a = alloc_find(address, 1, &offset);
-	if (!a || offset != 0 || a->kind != IMPORTED)
+	struct alloc *a = alloc_at(address);
+	if (!a || address != a->address || a->kind != IMPORTED)
 		return CUDA_ERROR_INVALID_VALUE;
 	alloc_drop(a);
 	return CUDA_SUCCESS;

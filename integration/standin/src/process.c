@@ -115,6 +115,7 @@ CUresult process_open(const struct gpu gpus[], int count)
 void process_close(void)
 {
 	CLEAN_FD int lock = machine_lock();
+	memory_close();
 	if (process.owner[0])
 		owner_remove(process.owner);
 	process.owner[0] = 0;
@@ -186,6 +187,9 @@ CUresult cuInit(unsigned int flags)
 // leaves is removed by the next that looks.
 __attribute__((destructor)) static void finish(void)
 {
-	if (process.pid == getpid() && process.owner[0])
-		owner_remove(process.owner);
+	if (process.pid != getpid() || !process.owner[0])
+		return;
+	CLEAN_FD int lock = machine_lock();
+	memory_close();
+	owner_remove(process.owner);
 }

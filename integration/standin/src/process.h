@@ -13,17 +13,47 @@
 
 #include "block.h"
 
-enum { MAX_ALLOCS = 256, MAX_CONTEXTS = 2 * MAX_GPUS, MAX_WORK = 64 };
+enum {
+	MAX_ALLOCS = 4096,
+	MAX_MEMORIES = 4096,
+	MAX_RANGES = 256,
+	MAX_CONTEXTS = 2 * MAX_GPUS,
+	MAX_STREAMS = 256,
+	MAX_EVENTS = 4096,
+	MAX_WORK = 256,
+};
 
-enum kind { DEVICE = 1, MANAGED, IMPORTED };
+// What an address can be. Memory of the last four kinds is the process's own.
+enum kind { DEVICE = 1, IMPORTED, MAPPED, MANAGED, PINNED, REGISTERED };
 
 struct alloc {
 	enum kind kind; // 0: free slot
 	int gpu;
 	CUdeviceptr address;
 	size_t size;
-	char file[PATH_SIZE]; // DEVICE: below owners/, renewed by a restore; IMPORTED: the exporter's
-	void *saved;          // DEVICE: the data while the process is checkpointed
+	char file[PATH_SIZE];     // DEVICE: below owners/, renewed by a restore; IMPORTED: the exporter's
+	void *saved;              // DEVICE: the data while the process is checkpointed
+	struct memory *memory;    // MAPPED
+	uint8_t access[MAX_GPUS]; // MAPPED: CUmemAccess_flags of each GPU
+};
+
+// Physical memory, from cuMemCreate or from another process.
+struct memory {
+	unsigned handles, mappings; // both 0: free slot
+	uint32_t generation;        // of the slot, so that old handles are known as such
+	int gpu;
+	size_t size;
+	CUmemAllocationProp prop;
+	bool imported;
+	char name[MEMORY_SIZE]; // renewed by a restore
+	void *hold;             // NULL while checkpointed
+	void *saved;            // the data while checkpointed
+};
+
+// A range of addresses from cuMemAddressReserve.
+struct range {
+	CUdeviceptr address;
+	size_t size; // 0: free slot
 };
 
 struct CUctx_st {
@@ -32,15 +62,29 @@ struct CUctx_st {
 	bool primary;
 };
 
-struct CUfunc_st {
-	const char *name;
-	bool (*run)(void *params); // false: not finished yet
-	const unsigned char *sizes; // of the parameters, ends with 0
+struct CUstream_st {
+	struct CUctx_st *context; // NULL: free slot
+	unsigned last;            // what process.launched was after its last work
 };
 
+struct CUevent_st {
+	bool used;
+	unsigned flags, last; // as in CUstream_st
+	uint64_t time;        // in ns, once a record has run
+};
+
+struct CUfunc_st {
+	const char *name;
+	bool (*run)(uint64_t *params); // false: not finished yet
+	const unsigned char *sizes;    // of the parameters, ends with 0
+};
+
+// Work runs in order, that of all streams in one queue.
 struct work {
-	const struct CUfunc_st *function;
+	bool (*run)(uint64_t *params); // false: not finished yet
 	uint64_t params[8];
+	int gpu;
+	uint64_t ready_ms; // not before; 0: at once
 };
 
 struct device {
@@ -64,9 +108,16 @@ struct process {
 	char owner[OWNER_SIZE];
 	struct CUctx_st contexts[MAX_CONTEXTS];
 	struct alloc allocs[MAX_ALLOCS];
+	int allocs_end; // no slot behind it was ever in use
 	CUdeviceptr next; // address of the next allocation
+	struct memory memories[MAX_MEMORIES];
+	struct range ranges[MAX_RANGES];
+	struct CUstream_st streams[MAX_STREAMS];
+	struct CUevent_st events[MAX_EVENTS];
 	struct work work[MAX_WORK]; // launched and not finished, a ring
 	unsigned first, launched;
+	int working_gpu; // of the work that is being done
+	bool pumping;    // a thread looks after launched work
 };
 
 extern struct process process;
@@ -114,9 +165,14 @@ CUresult serve_fail(void);
 // alloc_create makes the file of a device allocation. Machine lock: held.
 CUresult alloc_create(struct alloc *a);
 
-// alloc_find returns the allocation that has all of a range, and where in it
-// the range starts. Mutex: held.
-struct alloc *alloc_find(CUdeviceptr address, size_t size, size_t *offset);
+// alloc_new returns a free slot, or NULL.
+struct alloc *alloc_new(void);
+
+// alloc_at returns what an address belongs to. Mutex: held.
+struct alloc *alloc_at(CUdeviceptr address);
+
+// alloc_overlaps tells whether anything is in a range.
+bool alloc_overlaps(CUdeviceptr address, size_t size);
 
 // alloc_read and alloc_write move data between the host and an allocation.
 bool alloc_read(const struct alloc *a, size_t offset, void *to, size_t size);
@@ -125,7 +181,39 @@ bool alloc_write(const struct alloc *a, size_t offset, const void *from, size_t 
 // alloc_drop frees an allocation and what it holds.
 void alloc_drop(struct alloc *a);
 
+// range_check tells whether a GPU may use all of a range: one allocation, or
+// mappings next to each other. range_read and range_write move its data.
+CUresult range_check(CUdeviceptr address, size_t size, int gpu, bool write);
+CUresult range_read(CUdeviceptr address, void *to, size_t size);
+CUresult range_write(CUdeviceptr address, const void *from, size_t size);
+
+// range_reserved tells whether an address range touches a reserved one.
+bool range_reserved(CUdeviceptr address, size_t size);
+
+// gpu_available is how much memory is left on a GPU. Machine lock: held.
+uint64_t gpu_available(int gpu);
+
+// What a checkpoint does with physical memory. memory_shared tells whether
+// another process, or a descriptor, has any of it. Machine lock: held.
+bool memory_shared(void);
+CUresult memory_save(void);
+void memory_close(void);
+CUresult memory_restore(void);
+void memory_unmapped(struct memory *m);
+
+// work_add appends work, waiting for room; it starts at once if nothing is
+// before it. last becomes its place in the queue. work_wait waits until what was launched up to a point is done,
+// work_done tells whether it is.
+CUresult work_add(const struct work *w, CUstream stream, unsigned *last);
+CUresult work_wait(unsigned last);
+bool work_done(unsigned last);
+
+// stream_known tells whether it is a stream; stream_drop ends those of a context.
+bool stream_known(CUstream stream);
+void stream_drop(const struct CUctx_st *c);
+
 // context_gpu is the GPU of the thread's current context, or -1.
 int context_gpu(void);
+struct CUctx_st *context_current(void);
 
 #endif

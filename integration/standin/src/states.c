@@ -48,6 +48,10 @@ static void forget_saved(void)
 		free(process.allocs[i].saved);
 		process.allocs[i].saved = NULL;
 	}
+	for (int i = 0; i < MAX_MEMORIES; i++) {
+		free(process.memories[i].saved);
+		process.memories[i].saved = NULL;
+	}
 }
 
 static CUresult save(struct alloc *a)
@@ -66,8 +70,18 @@ static CUresult refuse_managed(void)
 	return r;
 }
 
+// shared tells whether memory of cuMemCreate is shared with anybody: no restore
+// could bring that back.
+static bool shared(void)
+{
+	CLEAN_FD int lock = machine_lock();
+	return memory_shared();
+}
+
 static CUresult save_all(void)
 {
+	if (shared())
+		return CUDA_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < MAX_ALLOCS; i++)
 		if (process.allocs[i].kind == MANAGED)
 			return refuse_managed();
@@ -78,7 +92,7 @@ static CUresult save_all(void)
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
-	return CUDA_SUCCESS;
+	return memory_save();
 }
 
 CUresult serve_checkpoint(void)
@@ -148,7 +162,7 @@ static CUresult put_back(void)
 		if (!alloc_write(a, 0, a->saved, a->size))
 			return CUDA_ERROR_OPERATING_SYSTEM;
 	}
-	return CUDA_SUCCESS;
+	return memory_restore();
 }
 
 // restore_to leaves the process checkpointed, on its old GPUs, if it fails.

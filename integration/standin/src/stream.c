@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Launched work, streams and events. There is one queue: what is launched is
+// done in the order in which it was launched, whatever the stream. It advances
+// whenever somebody looks: at every later call and while a lock waits for it.
+#include <string.h>
+#include <time.h>
+
+#include "process.h"
+
+bool work_advance(void)
+{
+	while (process.first != process.launched) {
+		struct work *w = &process.work[process.first % MAX_WORK];
+		if (w->ready_ms && now_ms() < w->ready_ms)
+			return false;
+		process.working_gpu = w->gpu;
+		if (!w->run(w->params))
+			return false;
+		process.first++;
+	}
+	return true;
+}
+
+bool work_done(unsigned last)
+{
+	return (int)(process.first - last) >= 0;
+}
+
+static bool ordinary(CUstream stream)
+{
+	return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+bool stream_known(CUstream stream)
+{
+	if (!ordinary(stream))
+		return true;
+	return stream >= process.streams && stream < process.streams + MAX_STREAMS && stream->context;
+}
+
+void stream_drop(const struct CUctx_st *c)
+{
+	for (int i = 0; i < MAX_STREAMS; i++)
+		if (process.streams[i].context == c)
+			process.streams[i].context = NULL;
+}
+
+static int stream_gpu(CUstream stream)
+{
+	return ordinary(stream) ? stream->context->gpu : context_gpu();
+}
+
+static CUresult try_add(const struct work *w, CUstream stream, unsigned *last)
+{
+	ENTER();
+	if (!stream_known(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream_gpu(stream) < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	work_advance();
+	if (process.launched - process.first == MAX_WORK)
+		return CUDA_ERROR_NOT_READY;
+	struct work *slot = &process.work[process.launched % MAX_WORK];
+	*slot = *w;
+	slot->gpu = stream_gpu(stream);
+	process.launched++;
+	if (ordinary(stream))
+		stream->last = process.launched;
+	if (last)
+		*last = process.launched;
+	work_advance(); // it starts at once if nothing is before it
+	return process.lost;
+}
+
+CUresult work_add(const struct work *w, CUstream stream, unsigned *last)
+{
+	CUresult r;
+	while ((r = try_add(w, stream, last)) == CUDA_ERROR_NOT_READY)
+		sleep_us(500); // the queue is full
+	return r;
+}
+
+static CUresult query(unsigned last)
+{
+	ENTER();
+	return work_done(last) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult work_wait(unsigned last)
+{
+	CUresult r;
+	while ((r = query(last)) == CUDA_ERROR_NOT_READY)
+		sleep_us(500);
+	return r;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+	ENTER();
+	(void)priority; // is clamped, as the real one is
+	if (!stream || flags > CU_STREAM_NON_BLOCKING)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	for (int i = 0; i < MAX_STREAMS; i++) {
+		struct CUstream_st *s = &process.streams[i];
+		if (s->context)
+			continue;
+		*s = (struct CUstream_st){.context = context_current(), .last = process.first};
+		*stream = s;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	ENTER();
+	if (!ordinary(stream) || !stream_known(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	stream->context = NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_last(CUstream stream, unsigned *last)
+{
+	ENTER();
+	if (!stream_known(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!ordinary(stream) && context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*last = ordinary(stream) ? stream->last : process.launched;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	unsigned last;
+	CUresult r = stream_last(stream, &last);
+	return r == CUDA_SUCCESS ? query(last) : r;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	unsigned last;
+	CUresult r = stream_last(stream, &last);
+	return r == CUDA_SUCCESS ? work_wait(last) : r;
+}
+
+static bool event_known(CUevent event)
+{
+	return event >= process.events && event < process.events + MAX_EVENTS && event->used;
+}
+
+// One queue: what comes later in any stream waits already.
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+	ENTER();
+	if (flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	return stream_known(stream) && event_known(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+	ENTER();
+	if (!event || flags > 7 || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	for (int i = 0; i < MAX_EVENTS; i++) {
+		if (process.events[i].used)
+			continue;
+		process.events[i] = (struct CUevent_st){.used = true, .flags = flags, .last = process.first};
+		*event = &process.events[i];
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	ENTER();
+	if (!event_known(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	event->used = false;
+	return CUDA_SUCCESS;
+}
+
+static bool run_record(uint64_t *v)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	process.events[v[0]].time = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return true;
+}
+
+static CUresult check_event(CUevent event)
+{
+	ENTER();
+	return event_known(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	CUresult r = check_event(event);
+	struct work w = {.run = run_record, .params = {(uint64_t)(event - process.events)}};
+	return r == CUDA_SUCCESS ? work_add(&w, stream, &event->last) : r;
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+	return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+}
+
+static CUresult event_last(CUevent event, unsigned *last)
+{
+	ENTER();
+	if (!event_known(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*last = event->last;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	unsigned last;
+	CUresult r = event_last(event, &last);
+	return r == CUDA_SUCCESS ? query(last) : r;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	unsigned last;
+	CUresult r = event_last(event, &last);
+	return r == CUDA_SUCCESS ? work_wait(last) : r;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+	ENTER();
+	if (!ms)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!event_known(start) || !event_known(end) || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!work_done(start->last) || !work_done(end->last))
+		return CUDA_ERROR_NOT_READY;
+	if (!start->time || !end->time)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ms = (float)((double)(int64_t)(end->time - start->time) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime(ms, start, end);
+}
+
+// A host function may be waited for by a program that makes no further call:
+// a thread of its own looks after the work before it.
+static void *pump(void *unused)
+{
+	(void)unused;
+	for (;;) {
+		if (enter() != CUDA_SUCCESS)
+			return NULL;
+		bool idle = work_advance();
+		process.pumping = !idle;
+		pthread_mutex_unlock(&process.mu);
+		if (idle)
+			return NULL;
+		sleep_us(500);
+	}
+}
+
+static CUresult start_pump(void)
+{
+	ENTER();
+	pthread_t thread;
+	if (process.pumping || work_advance())
+		return CUDA_SUCCESS;
+	if (pthread_create(&thread, NULL, pump, NULL) != 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	pthread_detach(thread);
+	process.pumping = true;
+	return CUDA_SUCCESS;
+}
+
+static bool run_host(uint64_t *v)
+{
+	((CUhostFn)(uintptr_t)v[0])((void *)(uintptr_t)v[1]);
+	return true;
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
+{
+	if (!function)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct work w = {.run = run_host, .params = {(uintptr_t)function, (uintptr_t)data}};
+	CUresult r = work_add(&w, stream, NULL);
+	return r == CUDA_SUCCESS ? start_pump() : r;
+}
