@@ -28,6 +28,38 @@ const (
 	symGetState
 	symGetRestoreThreadID
 	symOperationComplete
+	symDeviceGetCount
+	symDeviceGet
+	symDeviceGetUUID
+	symPrimaryRetain
+	symPrimaryRelease
+	symCtxSetCurrent
+	symMemGetInfo
+	symGranularity
+	symMemCreate
+	symMemRelease
+	symMemExport
+	symMemImport
+	symMemProperties
+	symAddressReserve
+	symAddressFree
+	symMemMap
+	symMemUnmap
+	symMemSetAccess
+	symMemAlloc
+	symMemFree
+	symMemHostAlloc
+	symMemFreeHost
+	symMemcpyDtoH
+	symMemcpyHtoD
+	symMemcpyDtoD
+	symMemsetD8
+	symStreamCreate
+	symStreamDestroy
+	symStreamSynchronize
+	symModuleLoadData
+	symModuleGetFunction
+	symLaunchKernel
 	symCount
 )
 
@@ -46,12 +78,83 @@ var symbols = [symCount]symbol{
 	symGetState:           {"cuCheckpointProcessGetState", 12080, "570", true},
 	symGetRestoreThreadID: {"cuCheckpointProcessGetRestoreThreadId", 12080, "570", false},
 	symOperationComplete:  {"cuCheckpointOperationComplete", 13040, "615", false},
+
+	// What moves device memory; only the split engine needs it.
+	symDeviceGetCount:    {"cuDeviceGetCount", 2000, "450", false},
+	symDeviceGet:         {"cuDeviceGet", 2000, "450", false},
+	symDeviceGetUUID:     {"cuDeviceGetUuid", 11040, "470", false},
+	symPrimaryRetain:     {"cuDevicePrimaryCtxRetain", 7000, "450", false},
+	symPrimaryRelease:    {"cuDevicePrimaryCtxRelease", 11000, "450", false},
+	symCtxSetCurrent:     {"cuCtxSetCurrent", 4000, "450", false},
+	symMemGetInfo:        {"cuMemGetInfo", 3020, "450", false},
+	symGranularity:       {"cuMemGetAllocationGranularity", 10020, "450", false},
+	symMemCreate:         {"cuMemCreate", 10020, "450", false},
+	symMemRelease:        {"cuMemRelease", 10020, "450", false},
+	symMemExport:         {"cuMemExportToShareableHandle", 10020, "450", false},
+	symMemImport:         {"cuMemImportFromShareableHandle", 10020, "450", false},
+	symMemProperties:     {"cuMemGetAllocationPropertiesFromHandle", 10020, "450", false},
+	symAddressReserve:    {"cuMemAddressReserve", 10020, "450", false},
+	symAddressFree:       {"cuMemAddressFree", 10020, "450", false},
+	symMemMap:            {"cuMemMap", 10020, "450", false},
+	symMemUnmap:          {"cuMemUnmap", 10020, "450", false},
+	symMemSetAccess:      {"cuMemSetAccess", 10020, "450", false},
+	symMemAlloc:          {"cuMemAlloc", 3020, "450", false},
+	symMemFree:           {"cuMemFree", 3020, "450", false},
+	symMemHostAlloc:      {"cuMemHostAlloc", 2020, "450", false},
+	symMemFreeHost:       {"cuMemFreeHost", 2000, "450", false},
+	symMemcpyDtoH:        {"cuMemcpyDtoHAsync", 3020, "450", false},
+	symMemcpyHtoD:        {"cuMemcpyHtoDAsync", 3020, "450", false},
+	symMemcpyDtoD:        {"cuMemcpyDtoDAsync", 3020, "450", false},
+	symMemsetD8:          {"cuMemsetD8Async", 3020, "450", false},
+	symStreamCreate:      {"cuStreamCreate", 2000, "450", false},
+	symStreamDestroy:     {"cuStreamDestroy", 4000, "450", false},
+	symStreamSynchronize: {"cuStreamSynchronize", 2000, "450", false},
+	symModuleLoadData:    {"cuModuleLoadData", 2000, "450", false},
+	symModuleGetFunction: {"cuModuleGetFunction", 2000, "450", false},
+	symLaunchKernel:      {"cuLaunchKernel", 4000, "450", false},
+}
+
+// gpuSymbols are the functions without which no device memory is moved.
+var gpuSymbols = [...]int{
+	symDeviceGetCount,
+	symDeviceGet,
+	symDeviceGetUUID,
+	symPrimaryRetain,
+	symPrimaryRelease,
+	symCtxSetCurrent,
+	symMemGetInfo,
+	symGranularity,
+	symMemCreate,
+	symMemRelease,
+	symMemExport,
+	symMemImport,
+	symMemProperties,
+	symAddressReserve,
+	symAddressFree,
+	symMemMap,
+	symMemUnmap,
+	symMemSetAccess,
+	symMemAlloc,
+	symMemFree,
+	symMemHostAlloc,
+	symMemFreeHost,
+	symMemcpyDtoH,
+	symMemcpyHtoD,
+	symMemcpyDtoD,
+	symMemsetD8,
+	symStreamCreate,
+	symStreamDestroy,
+	symStreamSynchronize,
+	symModuleLoadData,
+	symModuleGetFunction,
+	symLaunchKernel,
 }
 
 // CUresult values that are told apart (cuda.h).
 const (
 	cudaSuccess              = 0
 	cudaErrorInvalidValue    = 1
+	cudaErrorOutOfMemory     = 2
 	cudaErrorNotInitialized  = 3
 	cudaErrorOperatingSystem = 304
 	cudaErrorIllegalState    = 401
