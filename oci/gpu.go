@@ -34,7 +34,7 @@ func (g GPUs) Any() bool { return g.NVIDIA || g.AMD || g.Intel }
 const visibleEnv = "NVIDIA_VISIBLE_DEVICES="
 
 // FindGPUs reads devices, bind mounts, and what NVIDIA's legacy hook goes by.
-func FindGPUs(spec *specs.Spec) GPUs {
+func FindGPUs(spec *Spec) GPUs {
 	var g GPUs
 	render := false
 	see := func(path string) {
@@ -53,10 +53,8 @@ func FindGPUs(spec *specs.Spec) GPUs {
 			g.NVIDIA = g.NVIDIA || err == nil
 		}
 	}
-	if spec.Linux != nil {
-		for _, d := range spec.Linux.Devices {
-			see(d.Path)
-		}
+	for _, d := range spec.Linux.Devices {
+		see(d.Path)
 	}
 	for _, m := range spec.Mounts {
 		see(m.Destination)
@@ -70,11 +68,7 @@ func FindGPUs(spec *specs.Spec) GPUs {
 // legacyHookAdds tells whether NVIDIA's prestart hook is there and would add
 // devices: its library's rule is that "void" and an empty value ask for none
 // (libnvidia-container, nvidia-container-runtime-hook).
-func legacyHookAdds(spec *specs.Spec) bool {
-	if spec.Hooks == nil || spec.Process == nil {
-		return false
-	}
-	//nolint:staticcheck // Prestart is deprecated, and what NVIDIA's hook uses.
+func legacyHookAdds(spec *Spec) bool {
 	hooked := slices.ContainsFunc(spec.Hooks.Prestart, func(h specs.Hook) bool {
 		return strings.HasPrefix(filepath.Base(h.Path), "nvidia-container-")
 	})

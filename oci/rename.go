@@ -6,43 +6,31 @@ package oci
 import (
 	"path"
 	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // Rename makes the spec of one container, as a checkpoint image carries it,
 // that of another: what holds the old id as a whole name (the last part of the
 // cgroup's path, the hostname, paths in annotations, log paths among them)
-// holds the new one then. It returns whether it changed anything.
+// holds the new one then.
 //
 // Old is the id of the container that was saved, namespace that of the new one.
 // Where old is "", because no manifest names it, only a cgroup path in
 // containerd's default form, /NAMESPACE/ID, is rewritten.
-func Rename(spec *specs.Spec, namespace, old, id string) (changed bool) {
-	set := func(field *string, value string) {
-		if *field != value {
-			*field, changed = value, true
-		}
-	}
-	if spec.Linux != nil {
-		set(&spec.Linux.CgroupsPath, renameCgroup(spec.Linux.CgroupsPath, namespace, old, id))
-	}
+func Rename(spec *Spec, namespace, old, id string) {
+	spec.SetCgroupsPath(renameCgroup(spec.Linux.CgroupsPath, namespace, old, id))
 	if old == "" || old == id {
-		return changed
+		return
 	}
 	// nerdctl's hostname is the id's first 12 characters.
 	switch spec.Hostname {
 	case old:
-		set(&spec.Hostname, id)
+		spec.SetHostname(id)
 	case shortID(old):
-		set(&spec.Hostname, shortID(id))
+		spec.SetHostname(shortID(id))
 	}
 	for key, value := range spec.Annotations {
-		if renamed := renamePath(value, old, id); renamed != value {
-			spec.Annotations[key], changed = renamed, true
-		}
+		spec.SetAnnotation(key, renamePath(value, old, id))
 	}
-	return changed
 }
 
 // shortID is the form of an id that nerdctl and Docker show.

@@ -47,7 +47,7 @@ func endProcesses(ctx context.Context, id string) error {
 	}
 	bundle := filepath.Join(filepath.Dir(cwd), id)
 	spec, err := oci.Load(bundle)
-	if err != nil || spec.Linux == nil || filepath.Base(spec.Linux.CgroupsPath) != id {
+	if err != nil || filepath.Base(spec.Linux.CgroupsPath) != id {
 		return err
 	}
 	groups, err := cgroup.At(spec.Linux.CgroupsPath)

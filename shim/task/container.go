@@ -131,7 +131,7 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 		}
 	}
 	c.readSpec(spec)
-	if err := oci.Save(r.Bundle, spec); err != nil {
+	if err := spec.Save(); err != nil {
 		c.abandonRestore()
 		return nil, err
 	}
@@ -156,20 +156,19 @@ func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, erro
 
 // readSpec takes from the spec what later operations need, and makes runc pass
 // our CRIU configuration file on.
-func (c *container) readSpec(spec *specs.Spec) {
-	c.saved = snapshot.Container{ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname}
+func (c *container) readSpec(spec *oci.Spec) {
+	c.saved = snapshot.Container{
+		ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname, CgroupsPath: spec.Linux.CgroupsPath,
+	}
+	c.devices = spec.Linux.Devices
 	c.libraryDirs = libraryDirs(spec)
 	c.hostNetwork = true
-	if spec.Linux != nil {
-		c.saved.CgroupsPath = spec.Linux.CgroupsPath
-		c.devices = spec.Linux.Devices
-		for _, ns := range spec.Linux.Namespaces {
-			switch ns.Type {
-			case specs.NetworkNamespace:
-				c.hostNetwork = false
-			case specs.UTSNamespace:
-				c.ownUTS = ns.Path == ""
-			}
+	for _, ns := range spec.Linux.Namespaces {
+		switch ns.Type {
+		case specs.NetworkNamespace:
+			c.hostNetwork = false
+		case specs.UTSNamespace:
+			c.ownUTS = ns.Path == ""
 		}
 	}
 	user, named := spec.Annotations[oci.AnnotationCRIUConfig]
@@ -177,10 +176,7 @@ func (c *container) readSpec(spec *specs.Spec) {
 		user = runc.DefaultCRIUConfig
 	}
 	c.userCRIU = user
-	if spec.Annotations == nil {
-		spec.Annotations = make(map[string]string)
-	}
-	spec.Annotations[oci.AnnotationCRIUConfig] = c.criuConfig()
+	spec.SetAnnotation(oci.AnnotationCRIUConfig, c.criuConfig())
 }
 
 func (c *container) criuConfig() string { return filepath.Join(c.bundle, criuConfigName) }

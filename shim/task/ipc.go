@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/log"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/ipcwatch"
@@ -134,7 +133,7 @@ func (u unprobed) Checkpoint(ctx context.Context, d runc.Dump) error {
 // libraryDirs are the directories of a container that may have libcuda besides
 // the usual ones: what is mounted into it, and what its loader is told of. Mounts
 // that are libcuda are among them as they are.
-func libraryDirs(spec *specs.Spec) []string {
+func libraryDirs(spec *oci.Spec) []string {
 	var dirs []string
 	add := func(dir string) {
 		if dir = filepath.Clean(dir); filepath.IsAbs(dir) && !slices.Contains(dirs, dir) {
@@ -150,9 +149,6 @@ func libraryDirs(spec *specs.Spec) []string {
 		default:
 			add(m.Destination)
 		}
-	}
-	if spec.Process == nil {
-		return dirs
 	}
 	for _, env := range spec.Process.Env {
 		if list, ok := strings.CutPrefix(env, "LD_LIBRARY_PATH="); ok {

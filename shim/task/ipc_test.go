@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
 
 func TestLibraryDirs(t *testing.T) {
-	spec := &specs.Spec{
-		Process: &specs.Process{Env: []string{"PATH=/bin", "LD_LIBRARY_PATH=/opt/lib::lib:/mnt/gpu/", "A=LD_LIBRARY_PATH=/no"}},
+	spec := &oci.Spec{
+		Process: oci.Process{Env: []string{"PATH=/bin", "LD_LIBRARY_PATH=/opt/lib::lib:/mnt/gpu/", "A=LD_LIBRARY_PATH=/no"}},
 		Mounts: []specs.Mount{
 			{Type: "proc", Destination: "/proc"},
 			{Type: "bind", Destination: "/usr/lib64/libcuda.so.580.1", Options: []string{"ro"}},
@@ -26,7 +28,7 @@ func TestLibraryDirs(t *testing.T) {
 	if got := libraryDirs(spec); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := libraryDirs(&specs.Spec{}); got != nil {
+	if got := libraryDirs(&oci.Spec{}); got != nil {
 		t.Errorf("got %q", got)
 	}
 }

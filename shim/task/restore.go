@@ -17,7 +17,6 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	gorunc "github.com/containerd/go-runc"
 	"github.com/containerd/log"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
@@ -30,7 +29,7 @@ import (
 
 // prepareRestore proves that the checkpoint of the container's request can be
 // restored, and makes the spec that came with it the new container's.
-func (s *service) prepareRestore(ctx context.Context, c *container, spec *specs.Spec) error {
+func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Spec) error {
 	if s.configErr != nil {
 		return s.configErr
 	}
