@@ -15,11 +15,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 )
 
 // Prefix is where `make setup` installs a CRIU of its own, with its libraries,
@@ -128,10 +128,10 @@ func ReadVersion(ctx context.Context, path string) (Version, error) {
 	return v, nil
 }
 
-var versionLine = regexp.MustCompile(`(?m)^Version:\s*(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?`)
+var versionLine = lazyregexp.New(`(?m)^Version:\s*(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?`)
 
 func parseVersion(out string) (Version, error) {
-	m := versionLine.FindStringSubmatch(out)
+	m := versionLine().FindStringSubmatch(out)
 	if m == nil {
 		return Version{}, fmt.Errorf("no version in its output %q", execx.LastLines(out, 5))
 	}

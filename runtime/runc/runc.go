@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 )
 
@@ -170,8 +170,8 @@ func (c *Container) run(ctx context.Context, step string, args ...string) error 
 func message(out string) string {
 	var errs []string
 	for line := range strings.Lines(out) {
-		switch text := logrusError.FindStringSubmatch(line); {
-		case text == nil && !logrusLine.MatchString(line):
+		switch text := logrusError().FindStringSubmatch(line); {
+		case text == nil && !logrusLine().MatchString(line):
 			errs = append(errs, line)
 		case text != nil:
 			msg, err := strconv.Unquote(text[1])
@@ -185,8 +185,8 @@ func message(out string) string {
 }
 
 var (
-	logrusLine  = regexp.MustCompile(`\blevel=[a-z]+ msg=`)
-	logrusError = regexp.MustCompile(`\blevel=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
+	logrusLine  = lazyregexp.New(`\blevel=[a-z]+ msg=`)
+	logrusError = lazyregexp.New(`\blevel=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
 )
 
 // Delete removes what runc knows of the container, alive or not.

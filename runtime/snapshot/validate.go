@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 )
 
 // The values of the manifest's "engine".
@@ -39,7 +39,7 @@ const (
 	maxNSDepth = 32
 )
 
-var engineName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+var engineName = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}$`)
 
 // normalized returns a copy that is spelled as the format wants it.
 func (m *Manifest) normalized() *Manifest {
@@ -76,7 +76,7 @@ func (m *Manifest) validate() error {
 	if m.Version < 1 || m.Version > Version {
 		return fmt.Errorf("version %d", m.Version)
 	}
-	if !engineName.MatchString(m.Engine) {
+	if !engineName().MatchString(m.Engine) {
 		return fmt.Errorf("engine %q", m.Engine)
 	}
 	if m.Engine == EngineNone && len(m.Processes) > 0 {

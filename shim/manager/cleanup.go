@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
@@ -68,7 +68,7 @@ func endProcesses(ctx context.Context, id string) error {
 
 // dumping matches the name that CRIU gives itself during a dump (CRIU 4.2,
 // cr-service.c).
-var dumping = regexp.MustCompile(`^criu: dump .*-t (\d+)$`)
+var dumping = lazyregexp.New(`^criu: dump .*-t (\d+)$`)
 
 // endCRIU ends a CRIU that dumps one of the processes.
 func endCRIU(ctx context.Context, proc string, pids []int) error {
@@ -82,7 +82,7 @@ func endCRIU(ctx context.Context, proc string, pids []int) error {
 		if err != nil {
 			continue // it has gone
 		}
-		title := dumping.FindStringSubmatch(strings.TrimRight(string(line), "\x00 "))
+		title := dumping().FindStringSubmatch(strings.TrimRight(string(line), "\x00 "))
 		if title == nil {
 			continue
 		}

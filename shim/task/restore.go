@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
@@ -188,7 +188,7 @@ func (c *container) kill(ctx context.Context) error {
 }
 
 // temporaryName is what os.MkdirTemp makes of containerd's "ctrd-checkpoint".
-var temporaryName = regexp.MustCompile(`^ctrd-checkpoint[0-9]+$`)
+var temporaryName = lazyregexp.New(`^ctrd-checkpoint[0-9]+$`)
 
 // temporaryParent is where containerd, whose environment the shim has, makes
 // its temporary directories.
@@ -201,7 +201,7 @@ func temporaryParent() string {
 // plugins/services/tasks/local.go). A directory of the user's stays.
 func (c *container) removeTemporary(ctx context.Context) {
 	dir := c.request.Checkpoint
-	if !temporaryName.MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
+	if !temporaryName().MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
 		return
 	}
 	if err := os.RemoveAll(dir); err != nil {
