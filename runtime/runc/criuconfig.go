@@ -18,6 +18,11 @@ import (
 // libcontainer/criu_linux.go).
 const DefaultCRIUConfig = "/etc/criu/runc.conf"
 
+// CRIUConfigName is the file in a bundle that carries the configuration for one
+// operation, and is there as long as that is under way: it tells whoever cleans
+// up that a shim was killed in the middle.
+const CRIUConfigName = "hetgpu-criu.conf"
+
 // NetworkLock is how CRIU keeps packets away from the connections that it
 // saves.
 type NetworkLock string

@@ -23,6 +23,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 )
 
 // cleanupTimeout bounds the end of processes that were sent SIGKILL.
@@ -31,23 +32,28 @@ const cleanupTimeout = 10 * time.Second
 // Stop cleans up after a shim that has gone. One that was killed during a
 // checkpoint or a restore leaves processes frozen, which runc would wait for in
 // vain, and perhaps a CRIU that still holds them.
+//
+// containerd asks for it after every container, and whoever removes one waits:
+// where no operation was cut short, it costs one look.
 func (h *hetgpu) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
-	if err := endProcesses(ctx, id); err != nil {
-		log.G(ctx).WithError(err).WithField(logfields.ID, id).Warn("not all processes of the container could be ended")
+	cwd, err := os.Getwd()
+	if err != nil {
+		return shim.StopStatus{}, err
+	}
+	bundle := filepath.Join(filepath.Dir(cwd), id)
+	if _, err := os.Lstat(filepath.Join(bundle, runc.CRIUConfigName)); err == nil {
+		if err := endProcesses(ctx, bundle); err != nil {
+			log.G(ctx).WithError(err).WithField(logfields.ID, id).Warn("not all processes of the container could be ended")
+		}
 	}
 	return h.Shim.Stop(ctx, id)
 }
 
 // endProcesses ends what is left of the container, if its cgroup is its alone:
 // a path that has the container's id as its last part.
-func endProcesses(ctx context.Context, id string) error {
-	cwd, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	bundle := filepath.Join(filepath.Dir(cwd), id)
+func endProcesses(ctx context.Context, bundle string) error {
 	spec, err := oci.Load(bundle)
-	if err != nil || filepath.Base(spec.Linux.CgroupsPath) != id {
+	if err != nil || filepath.Base(spec.Linux.CgroupsPath) != filepath.Base(bundle) {
 		return err
 	}
 	groups, err := cgroup.At(spec.Linux.CgroupsPath)

@@ -30,10 +30,6 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/shim/runcopts"
 )
 
-// criuConfigName is the file in a bundle that carries CRIU's configuration for
-// one operation. runc learns its name when the container is created.
-const criuConfigName = "hetgpu-criu.conf"
-
 // container is what we know of a container beside the stock service.
 type container struct {
 	id     string
@@ -179,7 +175,9 @@ func (c *container) readSpec(spec *oci.Spec) {
 	spec.SetAnnotation(oci.AnnotationCRIUConfig, c.criuConfig())
 }
 
-func (c *container) criuConfig() string { return filepath.Join(c.bundle, criuConfigName) }
+// criuConfig is the file with CRIU's configuration. runc learns its name when the
+// container is created.
+func (c *container) criuConfig() string { return filepath.Join(c.bundle, runc.CRIUConfigName) }
 
 // processGroup is a control group. All of a container's processes are in its
 // own or in one below it.
