@@ -14,6 +14,9 @@ LDFLAGS := -s -w -X github.com/hetgpu/containerd-shim-hetgpu/internal/version.Ve
 COMMANDS := $(notdir $(wildcard cmd/*))
 # Only what calls a driver's library needs cgo; the rest is static.
 CGO_COMMANDS := hetgpu-gpu
+# Shims speak ttrpc. containerd builds its own without gRPC too: that is a third
+# of the program, which starts three times for a container.
+TAGS_containerd-shim-hetgpu-v2 := no_grpc
 
 export HETGPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hetgpu
 
@@ -31,7 +34,7 @@ build: $(addprefix bin/,$(COMMANDS)) libhetcuda ## build our programs into bin/
 # Go knows what is up to date.
 .PHONY: $(addprefix bin/,$(COMMANDS))
 $(addprefix bin/,$(COMMANDS)): bin/%:
-	CGO_ENABLED=$(if $(filter $*,$(CGO_COMMANDS)),1,0) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	CGO_ENABLED=$(if $(filter $*,$(CGO_COMMANDS)),1,0) go build -trimpath -tags '$(TAGS_$*)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: libhetcuda
 libhetcuda: ## the library that stands before the driver's in containers
