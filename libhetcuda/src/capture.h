@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Streams that are being captured. While one is, waiting for its context is an
+// error that spoils the capture, so we have to know before we wait for anything
+// that the program didn't ask us to wait for.
+#ifndef HETCUDA_CAPTURE_H
+#define HETCUDA_CAPTURE_H
+
+#include <stdbool.h>
+
+#include "cuda.h"
+
+// capture_running tells whether any stream is being captured.
+bool capture_running(void);
+
+// capture_relaxed tells whether one is, while this thread is allowed what would
+// else spoil it.
+bool capture_relaxed(void);
+
+// capture_forget drops the captures of a context that was destroyed.
+void capture_forget(CUcontext context);
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// cuMemAlloc and its kin, over memory of our own (block.c).
+#include "memory_free.h"
+
+#include "block.h"
+#include "books.h"
+#include "capture.h"
+#include "counters.h"
+#include "overrides.h"
+#include "ptsz.h"
+#include "real.h"
+#include "window.h"
+
+struct counters counters;
+
+// Frees that can't be carried out while a stream is being captured.
+static struct extent *deferred;
+
+CUresult hetcuda_cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+{
+	CUresult r;
+	memory_flush();
+	struct context *c = address && size > 0 ? context_current(&r) : NULL;
+	if (!c)
+		return REAL(cuMemAlloc)(address, size); // it knows which error it is
+	r = block_take(c, size, address);
+	context_done(c);
+	if (r == CUDA_SUCCESS)
+		return r;
+	// The driver may have what we could not get: room in memory that it
+	// holds already, a device that can't do what we need. It then carries
+	// this allocation through a checkpoint itself.
+	CUresult driver = REAL(cuMemAlloc)(address, size);
+	if (driver == CUDA_SUCCESS)
+		COUNT(driver);
+	return driver;
+}
+
+// The pitch of every device since compute capability 2.0. What it serves,
+// aligned rows for textures and coalesced access, needs no more.
+enum { PITCH = 512 };
+
+CUresult hetcuda_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	if (!address || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16) ||
+	    width > SIZE_MAX - PITCH)
+		return REAL(cuMemAllocPitch)(address, pitch, width, height, element);
+	size_t row = (width + PITCH - 1) / PITCH * PITCH, size;
+	if (__builtin_mul_overflow(row, height, &size))
+		return REAL(cuMemAllocPitch)(address, pitch, width, height, element);
+	CUresult r = hetcuda_cuMemAlloc_v2(address, size);
+	if (r == CUDA_SUCCESS)
+		*pitch = row;
+	return r;
+}
+
+// leave marks an allocation as being freed, so that a second free of it finds
+// nothing. Its context is busy then.
+static struct extent *leave(CUdeviceptr address)
+{
+	BOOKS();
+	struct extent *e = block_find(address);
+	if (!e || e->address != address || e->leaving)
+		return NULL;
+	e->leaving = true;
+	block_context(e)->busy++;
+	return e;
+}
+
+static void stay(struct extent *e)
+{
+	BOOKS();
+	e->leaving = false;
+}
+
+void memory_flush(void)
+{
+	if (__atomic_load_n(&deferred, __ATOMIC_RELAXED) == NULL || capture_running())
+		return;
+	struct extent *list;
+	{
+		BOOKS();
+		list = deferred;
+		deferred = NULL;
+	}
+	while (list) {
+		struct extent *e = list;
+		struct context *c = block_context(e);
+		list = e->next;
+		// One that fails stays where it is until its context ends.
+		if (context_wait(c) == CUDA_SUCCESS)
+			block_give(e);
+		context_done(c);
+	}
+}
+
+CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream)
+{
+	struct extent *e = leave(address);
+	if (!e)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct context *c = block_context(e);
+	if (!wait && capture_relaxed()) {
+		// The driver frees here without spoiling the capture; waiting
+		// for the context would spoil it. The memory goes when there is
+		// no capture any more.
+		BOOKS();
+		e->next = deferred;
+		deferred = e;
+		return CUDA_SUCCESS;
+	}
+	CUresult r = wait ? wait(stream) : context_wait(c);
+	if (r == CUDA_SUCCESS)
+		r = block_give(e);
+	else
+		stay(e);
+	context_done(c);
+	return r;
+}
+
+CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
+{
+	memory_flush();
+	if (window_has(address))
+		return memory_free(address, NULL, NULL);
+	unsigned int managed = 0;
+	if (COUNTED(managed) > 0 &&
+	    REAL(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS)
+		managed = 0;
+	CUresult r = REAL(cuMemFree)(address);
+	if (r == CUDA_SUCCESS && managed)
+		UNCOUNT(managed);
+	return r;
+}
+
+// Memory of cuMemAlloc may be freed in a stream's order too (CUDA programming
+// guide, "stream ordered memory allocator"). The stream is waited for here: the
+// order is right, and nobody does this in a loop.
+CUresult hetcuda_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize), stream)
+				   : REAL(cuMemFreeAsync)(address, stream);
+}
+
+CUresult hetcuda_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize_ptsz), stream)
+				   : REAL(cuMemFreeAsync_ptsz)(address, stream);
+}

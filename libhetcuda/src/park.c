@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Letting go of all device memory and taking it back, for control.c. Only its
+// thread calls this, with the gate closed, so the lock (books.h) is not needed:
+// no thread of the program is in our code.
+//
+// What this remembers is plain memory, so that a process that CRIU restored
+// takes its memory back as if it had only waited.
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "block.h"
+#include "books.h"
+#include "capture.h"
+#include "counters.h"
+#include "idle.h"
+#include "memory_free.h"
+#include "real.h"
+
+// The chunks that are parked, or about to be, in the order of their ids.
+static struct chunk **list;
+static uint32_t count;
+
+__attribute__((format(printf, 2, 3))) static void say(char *text, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, HETCUDA_TEXT, format, arguments);
+	va_end(arguments);
+}
+
+static int failed(CUresult r, char *text, const char *call, const struct chunk *c)
+{
+	const char *name = NULL;
+	if (!REAL(cuGetErrorName) || REAL(cuGetErrorName)(r, &name) != CUDA_SUCCESS || !name)
+		name = "unknown";
+	say(text, "%s of chunk %llu (%zu bytes): %s", call, (unsigned long long)c->id, c->size, name);
+	return (int)r;
+}
+
+// on makes a context of a device current, if the program has one; off undoes
+// that. The driver doesn't ask for one here, but has seen few callers without.
+static CUcontext on(CUdevice device, CUcontext *before)
+{
+	struct context *c = context_first();
+	while (c && (c->gone || c->device != device))
+		c = c->next;
+	return c && context_switch(c->handle, before) == CUDA_SUCCESS ? c->handle : NULL;
+}
+
+static void off(CUcontext context, CUcontext before)
+{
+	if (context)
+		context_switch_back(context, before);
+}
+
+static void forget(void)
+{
+	free(list);
+	list = NULL;
+	count = 0;
+}
+
+void hetcuda_memory_count(uint32_t *chunk_total, uint64_t *bytes)
+{
+	*chunk_total = atomic_load(&chunk_count);
+	*bytes = atomic_load(&chunk_bytes);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct chunk *x = *(struct chunk *const *)a, *y = *(struct chunk *const *)b;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// sharing tells why memory can't be taken from this process alone.
+static int sharing(char *text)
+{
+	int64_t imported = COUNTED(imported), exported = COUNTED(exported);
+	if (imported == 0 && exported == 0)
+		return 0;
+	say(text, "the process shares device memory with others: %lld pieces imported, %lld exported",
+	    (long long)imported, (long long)exported);
+	return -ENOTSUP;
+}
+
+int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
+{
+	forget();
+	int result = sharing(text);
+	if (result)
+		return result;
+	if (capture_running()) {
+		say(text, "a stream is being captured; waiting for the GPU would spoil it");
+		return -EAGAIN;
+	}
+	result = wait_idle(timeout_ms);
+	if (result == -ETIMEDOUT)
+		say(text, "GPU work is still running after %u ms", timeout_ms);
+	else if (result)
+		say(text, "waiting for the GPU: error %d", result);
+	if (result)
+		return result;
+	memory_flush();
+	block_trim();
+	list = calloc(chunk_count + 1, sizeof *list);
+	if (!list)
+		return -ENOMEM;
+	for (struct chunk *c = chunks; c; c = c->next)
+		if (c->parkable)
+			list[count++] = c;
+	qsort(list, count, sizeof *list, by_id);
+	*total = count;
+	return 0;
+}
+
+int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
+{
+	CUuuid uuid;
+	CUcontext before;
+	if (i >= count)
+		return -EINVAL;
+	struct chunk *c = list[i];
+	CUresult r = REAL(cuDeviceGetUuid)(&uuid, c->device);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "cuDeviceGetUuid", c);
+	CUcontext context = on(c->device, &before);
+	*fd = -1;
+	r = REAL(cuMemExportToShareableHandle)(fd, c->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	off(context, before);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "cuMemExportToShareableHandle", c);
+	fcntl(*fd, F_SETFD, FD_CLOEXEC);
+	*out = (struct hetcuda_chunk){.id = c->id, .address = c->mappings ? c->mappings->address : 0, .size = c->size};
+	memcpy(out->device, uuid.bytes, sizeof out->device);
+	return 0;
+}
+
+// unmap unmaps every mapping of a chunk, map the opposite; all or nothing.
+static CUresult unmap(struct chunk *c)
+{
+	for (struct mapping *m = c->mappings; m; m = m->next) {
+		CUresult r = chunk_unmap(m);
+		if (r == CUDA_SUCCESS)
+			continue;
+		for (struct mapping *done = c->mappings; done != m; done = done->next)
+			chunk_map(done);
+		return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult map(struct chunk *c)
+{
+	for (struct mapping *m = c->mappings; m; m = m->next) {
+		CUresult r = chunk_map(m);
+		if (r == CUDA_SUCCESS)
+			continue;
+		for (struct mapping *done = c->mappings; done != m; done = done->next)
+			chunk_unmap(done);
+		return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+int hetcuda_memory_commit(char *text)
+{
+	CUcontext before, context;
+	// First all is unmapped: that can be undone, for the handles are still
+	// there.
+	for (uint32_t i = 0; i < count; i++) {
+		context = on(list[i]->device, &before);
+		CUresult r = unmap(list[i]);
+		int result = r == CUDA_SUCCESS ? 0 : failed(r, text, "cuMemUnmap", list[i]);
+		if (result)
+			while (i-- > 0)
+				map(list[i]);
+		off(context, before);
+		if (result) {
+			forget();
+			return result;
+		}
+	}
+	// Nothing comes back from here on. A handle that can't be released keeps
+	// its memory and makes the driver's checkpoint larger; the data that the
+	// peer has is the same.
+	for (uint32_t i = 0; i < count; i++) {
+		context = on(list[i]->device, &before);
+		if (REAL(cuMemRelease)(list[i]->handle) != CUDA_SUCCESS)
+			COUNT(unreleased);
+		off(context, before);
+		list[i]->handle = 0;
+		list[i]->parked = true;
+		list[i]->taken = false;
+	}
+	return 0;
+}
+
+void hetcuda_memory_abandon(void)
+{
+	forget();
+}
+
+static struct chunk *parked(uint64_t id)
+{
+	uint32_t low = 0, high = count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (list[middle]->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && list[low]->id == id && list[low]->parked ? list[low] : NULL;
+}
+
+// The device's UUID is not compared: a process restored on another GPU has the
+// same devices under other names, and the driver checks what it imports.
+int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
+{
+	CUcontext before;
+	struct chunk *c = parked(in->id);
+	if (!c || c->taken || c->size != in->size) {
+		say(text, "chunk %llu (%llu bytes) is not one that is parked", (unsigned long long)in->id,
+		    (unsigned long long)in->size);
+		return -EINVAL;
+	}
+	CUcontext context = on(c->device, &before);
+	CUresult r = REAL(cuMemImportFromShareableHandle)(&c->handle, (void *)(intptr_t)fd,
+							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	const char *call = "cuMemImportFromShareableHandle";
+	if (r == CUDA_SUCCESS) {
+		call = "cuMemMap";
+		r = map(c);
+		if (r != CUDA_SUCCESS)
+			REAL(cuMemRelease)(c->handle);
+	}
+	off(context, before);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, call, c);
+	c->taken = true;
+	return 0;
+}
+
+void hetcuda_memory_take_undo(void)
+{
+	CUcontext before;
+	for (uint32_t i = 0; i < count; i++) {
+		struct chunk *c = list[i];
+		if (!c->taken)
+			continue;
+		CUcontext context = on(c->device, &before);
+		if (unmap(c) == CUDA_SUCCESS)
+			c->taken = false;
+		if (!c->taken && REAL(cuMemRelease)(c->handle) != CUDA_SUCCESS)
+			COUNT(unreleased);
+		off(context, before);
+	}
+}
+
+int hetcuda_memory_take_finish(char *text)
+{
+	uint32_t missing = 0;
+	for (uint32_t i = 0; i < count; i++)
+		missing += !list[i]->taken;
+	if (missing > 0) {
+		say(text, "%u of %u chunks are missing", missing, count);
+		hetcuda_memory_take_undo();
+		return -ENOENT;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		list[i]->parked = list[i]->taken = false;
+	forget();
+	return 0;
+}
+
+void hetcuda_memory_start(void)
+{
+}
+
+void hetcuda_memory_forked(int initialized)
+{
+	// A thread that is no more may have held the lock. There is nothing in
+	// the books of a process that had not initialized CUDA.
+	if (!initialized)
+		pthread_mutex_init(&books, NULL);
+}
