@@ -30,6 +30,10 @@
 	X(cuMemFreeAsync) \
 	X(cuMemFreeAsync_ptsz) \
 	X(cuMemFree_v2) \
+	X(cuMemGetAddressRange_v2) \
+	X(cuPointerGetAttribute) \
+	X(cuPointerGetAttributes) \
+	X(cuPointerSetAttribute) \
 	X(cuStreamBeginCaptureToGraph) \
 	X(cuStreamBeginCaptureToGraph_ptsz) \
 	X(cuStreamBeginCapture_v2) \

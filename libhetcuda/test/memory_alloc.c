@@ -351,11 +351,76 @@ static void capture(void)
 	nothing_left();
 }
 
+static void queries(void)
+{
+	fake_start(1, 8 * GIB);
+	CUcontext one = fake_context(0), two = fake_context(0);
+	CUdeviceptr a, b, c, base;
+	size_t size;
+	OK(hetcuda_cuMemAlloc_v2(&a, 100));
+	OK(hetcuda_cuMemAlloc_v2(&b, 3 * GIB + 1));
+	OK(REAL(cuCtxSetCurrent)(one));
+	OK(hetcuda_cuMemAlloc_v2(&c, 700));
+	OK(hetcuda_cuMemGetAddressRange_v2(&base, &size, a + 99));
+	CHECK(base == a && size == 100);
+	OK(hetcuda_cuMemGetAddressRange_v2(&base, NULL, b + 2 * GIB));
+	CHECK(base == b);
+	OK(hetcuda_cuMemGetAddressRange_v2(NULL, &size, b + 3 * GIB));
+	CHECK(size == 3 * GIB + 1);
+	CHECK(hetcuda_cuMemGetAddressRange_v2(&base, &size, a + 100) == CUDA_ERROR_NOT_FOUND);
+	CHECK(hetcuda_cuMemGetAddressRange_v2(&base, &size, 4096) == CUDA_ERROR_NOT_FOUND);
+	uint64_t id_a = 0, id_c = 0, value;
+	OK(hetcuda_cuPointerGetAttribute(&id_a, CU_POINTER_ATTRIBUTE_BUFFER_ID, a + 5));
+	OK(hetcuda_cuPointerGetAttribute(&id_c, CU_POINTER_ATTRIBUTE_BUFFER_ID, c + 5));
+	CHECK(id_a && id_c && id_a != id_c);
+	CUcontext context;
+	OK(hetcuda_cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, a));
+	CHECK(context == two);
+	OK(hetcuda_cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, c + 699));
+	CHECK(base == c);
+	OK(hetcuda_cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, c + 699));
+	CHECK(size == 700);
+	CHECK(hetcuda_cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, c + 700) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(hetcuda_cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_HOST_POINTER, c) == CUDA_ERROR_INVALID_VALUE);
+	struct {
+		char answer;
+		char beyond[7];
+	} narrow = {'x', "beyond"};
+	OK(hetcuda_cuPointerGetAttribute(&narrow, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, a));
+	CHECK(narrow.answer == 0 && !strcmp(narrow.beyond, "beyond"));
+	unsigned int type = 9, managed = 9, mapped = 9, sync = 9;
+	int ordinal = 9;
+	CUpointer_attribute list[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				      CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+	void *data[] = {&type, &ordinal, &mapped, &base};
+	OK(hetcuda_cuPointerGetAttributes(4, list, data, b + 7));
+	CHECK(type == CU_MEMORYTYPE_DEVICE && ordinal == 0 && mapped == 1 && base == b + 7);
+	OK(hetcuda_cuPointerGetAttributes(3, list, data, b - 7));
+	CHECK(type == 0 && mapped == 0);
+	managed = 0;
+	OK(hetcuda_cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, a));
+	CHECK(managed == 0);
+	OK(hetcuda_cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+	CHECK(sync == 0);
+	sync = 1;
+	OK(hetcuda_cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+	OK(REAL(cuCtxGetFlags)(&type));
+	CHECK(type & CU_CTX_SYNC_MEMOPS);
+	sync = 9;
+	OK(hetcuda_cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 7));
+	CHECK(sync == 1);
+	OK(hetcuda_cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b));
+	CHECK(sync == 0);
+	OK(hetcuda_cuCtxDestroy_v2(one));
+	OK(hetcuda_cuCtxDestroy_v2(two));
+	nothing_left();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{"simple", simple},   {"model", model}, {"speed", speed},   {"failures", failures}, {"contexts", contexts},
-		{"peers", peers},     {"strays", strays}, {"capture", capture}, {0},
+		{"peers", peers},     {"strays", strays}, {"capture", capture}, {"queries", queries}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

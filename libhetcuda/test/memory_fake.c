@@ -384,16 +384,29 @@ static CUresult f_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdev
 	return CUDA_ERROR_NOT_FOUND;
 }
 
+// Of mapped memory, as measured on nothing: what the library must correct.
 static CUresult f_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
-	(void)data, (void)attribute, (void)address;
-	return CUDA_ERROR_INVALID_VALUE;
+	if (!reserved(address, 1))
+		return CUDA_ERROR_INVALID_VALUE;
+	switch ((int)attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = NULL; break;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: *(char *)data = 1; break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(char *)data = 0; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = (size_t)1 << 40; break;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: *(int *)data = 3; break;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
 }
 
 static CUresult f_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 					 CUdeviceptr address)
 {
-	(void)count, (void)attributes, (void)data, (void)address;
+	for (unsigned int i = 0; i < count; i++)
+		if (f_cuPointerGetAttribute(data[i], attributes[i], address) != CUDA_SUCCESS)
+			*(unsigned int *)data[i] = 0;
 	return CUDA_SUCCESS;
 }
 
@@ -440,6 +453,20 @@ static CUresult f_cuCtxSynchronize(void)
 	while (fake.busy)
 		usleep(1000);
 	fake.syncs++;
+	return CUDA_SUCCESS;
+}
+
+static unsigned int context_flags;
+
+static CUresult f_cuCtxGetFlags(unsigned int *flags)
+{
+	*flags = context_flags;
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuCtxSetFlags(unsigned int flags)
+{
+	context_flags = flags;
 	return CUDA_SUCCESS;
 }
 
@@ -586,6 +613,7 @@ static CUresult f_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
 	X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
+	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
 	X(cuStreamSynchronize) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \
 	X(cuDevicePrimaryCtxReset_v2) X(cuDevicePrimaryCtxGetState) X(cuCtxEnablePeerAccess)                          \
 	X(cuCtxDisablePeerAccess) X(cuDeviceGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetUuid_v2) X(cuGetErrorName) \

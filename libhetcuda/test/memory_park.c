@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Letting go of all memory and taking it back, over a driver of software: the
+// data and the addresses stay, whatever fails in between.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "block.h"
+#include "chunk.h"
+#include "memory.h"
+#include "memory_fake.h"
+#include "overrides.h"
+#include "real.h"
+
+#define GIB ((size_t)1 << 30)
+#define MIB ((size_t)1 << 20)
+
+enum { MAX = 64 };
+
+// What the peer holds.
+static struct hetcuda_chunk chunks_held[MAX];
+static int fds[MAX];
+static uint32_t held;
+static char text[HETCUDA_TEXT];
+
+static int take_descriptors(void)
+{
+	text[0] = 0;
+	int r = hetcuda_memory_quiesce(1000, &held, text);
+	if (r)
+		return r;
+	CHECK(held <= MAX);
+	for (uint32_t i = 0; i < held; i++) {
+		r = hetcuda_memory_export(i, &chunks_held[i], &fds[i], text);
+		if (r) {
+			hetcuda_memory_abandon();
+			held = i;
+			return r;
+		}
+		CHECK(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+	}
+	return 0;
+}
+
+static void drop_descriptors(void)
+{
+	for (uint32_t i = 0; i < held; i++)
+		close(fds[i]);
+	held = 0;
+}
+
+// give_back gives them in another order than they came.
+static int give_back(void)
+{
+	for (uint32_t i = held; i-- > 0;) {
+		int r = hetcuda_memory_take(&chunks_held[i], fds[i], text);
+		if (r)
+			return r;
+	}
+	return hetcuda_memory_take_finish(text);
+}
+
+struct program {
+	CUdeviceptr small[50], large, huge;
+};
+
+static void program_start(struct program *p)
+{
+	for (int i = 0; i < 50; i++) {
+		OK(hetcuda_cuMemAlloc_v2(&p->small[i], 100000));
+		memset((void *)p->small[i], i, 100000);
+	}
+	OK(hetcuda_cuMemAlloc_v2(&p->large, 5 * MIB));
+	memset((void *)p->large, 77, 5 * MIB);
+	OK(hetcuda_cuMemAlloc_v2(&p->huge, 3 * GIB - MIB));
+	for (size_t o = 0; o < 3 * GIB - MIB; o += 64 * MIB)
+		*(uint64_t *)(p->huge + o) = o ^ 0x5555;
+}
+
+static void program_check(const struct program *p)
+{
+	for (int i = 0; i < 50; i++)
+		for (size_t o = 0; o < 100000; o += 999)
+			CHECK(*(unsigned char *)(p->small[i] + o) == i);
+	CHECK(*(char *)p->large == 77 && *(char *)(p->large + 5 * MIB - 1) == 77);
+	for (size_t o = 0; o < 3 * GIB - MIB; o += 64 * MIB)
+		CHECK(*(uint64_t *)(p->huge + o) == (o ^ 0x5555));
+}
+
+static void program_end(const struct program *p)
+{
+	for (int i = 0; i < 50; i++)
+		OK(hetcuda_cuMemFree_v2(p->small[i]));
+	OK(hetcuda_cuMemFree_v2(p->large));
+	OK(hetcuda_cuMemFree_v2(p->huge));
+	block_trim();
+	CHECK(chunk_count == 0 && fake.handles == 0 && fake.maps == 0);
+}
+
+static void round_trip(void)
+{
+	struct program p;
+	uint32_t count;
+	uint64_t bytes;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	program_start(&p);
+	for (int i = 0; i < 3; i++) {
+		OK(take_descriptors());
+		program_check(&p);
+		CHECK(chunks_held[0].device[3] == 0x40 && chunks_held[0].address == p.small[0]);
+		OK(hetcuda_memory_commit(text));
+		CHECK(fake.handles == 0 && fake.maps == 0 && fake.used[0] == 0 && fake.reservations == 1);
+		hetcuda_memory_count(&count, &bytes);
+		CHECK(count == held && bytes == 3 * 2 * MIB + 6 * MIB + 3 * GIB);
+		OK(give_back());
+		drop_descriptors();
+		program_check(&p);
+		CHECK(fake_access(p.huge + 2 * GIB, 0));
+	}
+	// What comes after is as ever.
+	CUdeviceptr a;
+	OK(hetcuda_cuMemAlloc_v2(&a, 100));
+	OK(hetcuda_cuMemFree_v2(a));
+	program_end(&p);
+	// A process with nothing has nothing to park.
+	OK(take_descriptors());
+	CHECK(held == 0);
+	OK(hetcuda_memory_commit(text));
+	OK(give_back());
+}
+
+static void wrong(void)
+{
+	struct program p;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	program_start(&p);
+	OK(take_descriptors());
+	hetcuda_memory_abandon();
+	drop_descriptors();
+	program_check(&p);
+	OK(take_descriptors());
+	OK(hetcuda_memory_commit(text));
+	struct hetcuda_chunk c = chunks_held[1];
+	c.id += 1000;
+	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL && strstr(text, "not one that is parked"));
+	c = chunks_held[1];
+	c.size *= 2;
+	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL);
+	OK(hetcuda_memory_take(&chunks_held[1], fds[1], text));
+	CHECK(hetcuda_memory_take(&chunks_held[1], fds[1], text) == -EINVAL);
+	CHECK(hetcuda_memory_take_finish(text) == -ENOENT && strstr(text, "are missing"));
+	CHECK(fake.handles == 0 && fake.maps == 0);
+	OK(hetcuda_memory_take(&chunks_held[0], fds[0], text));
+	hetcuda_memory_take_undo();
+	CHECK(fake.handles == 0 && fake.maps == 0);
+	OK(give_back());
+	drop_descriptors();
+	program_check(&p);
+	program_end(&p);
+}
+
+// Every call of the driver fails once, on the way out and on the way back.
+static void failures(void)
+{
+	struct program p;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	program_start(&p);
+	fake.fail = "";
+	fake.with = CUDA_ERROR_UNKNOWN;
+	size_t handles = fake.handles, maps = fake.maps, lost = 0;
+	for (unsigned n = 1;; n++) {
+		fake.nth = n;
+		int r = take_descriptors();
+		if (r == 0)
+			r = hetcuda_memory_commit(text);
+		bool all = fake.nth > 0;
+		fake.nth = 0;
+		CHECK(r == 0 || text[0]);
+		if (r == 0) {
+			// A release that failed leaves a handle to the driver, and
+			// nothing is mapped.
+			CHECK(fake.maps == 0 && fake.handles - lost <= 1);
+			handles += fake.handles - lost;
+			lost = fake.handles;
+			OK(give_back());
+		}
+		drop_descriptors();
+		program_check(&p);
+		CHECK(fake.handles == handles && fake.maps == maps);
+		if (all)
+			break;
+	}
+	OK(take_descriptors());
+	OK(hetcuda_memory_commit(text));
+	lost = fake.handles;
+	for (unsigned n = 1;; n++) {
+		fake.nth = n;
+		int r = give_back();
+		bool all = fake.nth > 0;
+		fake.nth = 0;
+		if (all) {
+			OK(r);
+			break;
+		}
+		CHECK(r != 0 && text[0]);
+		hetcuda_memory_take_undo();
+		CHECK(fake.handles == lost && fake.maps == 0);
+	}
+	drop_descriptors();
+	program_check(&p);
+}
+
+// GPU work that doesn't end: the time-out holds, and a later try finds the end.
+static void endless(void)
+{
+	CUdeviceptr a;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	OK(hetcuda_cuMemAlloc_v2(&a, 3 * MIB));
+	fake.busy = true;
+	CHECK(hetcuda_memory_quiesce(50, &held, text) == -ETIMEDOUT && strstr(text, "still running"));
+	CHECK(hetcuda_memory_quiesce(50, &held, text) == -ETIMEDOUT);
+	fake.busy = false;
+	OK(hetcuda_memory_quiesce(5000, &held, text));
+	CHECK(held == 1);
+	hetcuda_memory_abandon();
+	OK(hetcuda_cuMemFree_v2(a));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"endless", endless}, {0},
+	};
+	return run_tests(tests, argc, argv);
+}
