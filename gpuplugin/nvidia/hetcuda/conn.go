@@ -1,0 +1,420 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hetcuda speaks with libhetcuda inside of a container's processes: it
+// has them hold their CUDA calls, let go of their device memory, and take it
+// back. libhetcuda/include/hetcuda_control.h describes the protocol.
+//
+// The other side is a container's process and taken for hostile: every packet is
+// checked, every wait ends, and no descriptor is left open. What a descriptor is
+// of shows only when a driver imports it. The package must not know of
+// containers, and loads nothing.
+package hetcuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+)
+
+const (
+	// maxSockets bounds what is tried in one directory.
+	maxSockets = 4096
+	// answerTimeout is for what a client answers from its own tables, and is
+	// added to what it was allowed to take.
+	answerTimeout = 10 * time.Second
+	// parkTimeout is how long GPU work may take to come to its end.
+	parkTimeout = 30 * time.Second
+	// moveTimeout is for the mapping and unmapping of all memory: 12 ms for 32
+	// chunks, so a minute would do for the most.
+	moveTimeout = 2 * time.Minute
+)
+
+// Conn is a connection to one process. What it holds ends with the connection.
+// Its methods may be called by any number of goroutines, and wait for one
+// another.
+type Conn struct {
+	pid  int
+	sock *net.UnixConn
+
+	mu     sync.Mutex
+	broken error // after which nothing more can be asked
+}
+
+// Connect connects to all that listen in a directory of the host. A socket that
+// nobody listens on is left out. An error means that it can't be told who there
+// is; then no connection is left open.
+func Connect(ctx context.Context, dir string) (conns []*Conn, err error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("control directory of libhetcuda: %w", err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("control directory of libhetcuda: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			for _, c := range conns {
+				c.Close()
+			}
+			conns = nil
+		}
+	}()
+	tried := 0
+	for _, name := range names {
+		if !strings.HasPrefix(name, socketPrefix) {
+			continue
+		}
+		if tried++; tried > maxSockets {
+			return conns, fmt.Errorf("control directory of libhetcuda: more than %d sockets in %s", maxSockets, dir)
+		}
+		c, err := connect(ctx, d, name)
+		if err != nil {
+			return conns, fmt.Errorf("libhetcuda at %s: %w", filepath.Join(dir, name), err)
+		}
+		if c != nil {
+			conns = append(conns, c)
+		}
+	}
+	return conns, nil
+}
+
+// connect returns nil if nobody listens.
+func connect(ctx context.Context, dir *os.File, name string) (*Conn, error) {
+	// By the descriptor of this one file: a name could become a link to a socket
+	// outside of the container meanwhile, and may be too long for connect(2).
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, errors.New("it is no socket")
+	}
+	sock, err := dial(ctx, "/proc/self/fd/"+strconv.Itoa(fd))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pid, err := peer(sock)
+	if err != nil {
+		sock.Close()
+		return nil, err
+	}
+	return &Conn{pid: pid, sock: sock}, nil
+}
+
+// dial waits a little for a client whose queue of connections is full.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
+		if err == nil {
+			return conn.(*net.UnixConn), nil
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// peer is the process that listens.
+func peer(sock *net.UnixConn) (pid int, err error) {
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	ctlErr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(ctlErr, err); err != nil {
+		return 0, fmt.Errorf("who is behind the socket: %w", err)
+	}
+	if cred.Pid <= 0 {
+		return 0, errors.New("the process behind the socket is in no PID namespace below this one")
+	}
+	return int(cred.Pid), nil
+}
+
+// PID is the process on the host.
+func (c *Conn) PID() int { return c.pid }
+
+// Close ends the connection, and what is held by it.
+func (c *Conn) Close() {
+	_ = c.sock.Close()
+}
+
+// Hello asks the client who it is.
+func (c *Conn) Hello(ctx context.Context) (h Hello, err error) {
+	err = c.exchange(ctx, answerTimeout, func() error {
+		var buf [1024]byte
+		_, rest, err := c.ask(opHello, 0, 0, buf[:])
+		if err == nil {
+			h, err = parseHello(rest)
+		}
+		return err
+	})
+	return h, err
+}
+
+// Hold has the client hold all CUDA calls. helperapi.ErrNotReady means that
+// those under way took longer than the time-out, and that none is held.
+func (c *Conn) Hold(ctx context.Context, timeout time.Duration) error {
+	return c.simple(ctx, opHold, timeout, timeout+answerTimeout)
+}
+
+// Release lets the calls go on.
+func (c *Conn) Release(ctx context.Context) error { return c.simple(ctx, opRelease, 0, answerTimeout) }
+
+// Commit has the client let go of the memory whose descriptors Park returned. A
+// [LostError] means that it can't be told whether it has.
+func (c *Conn) Commit(ctx context.Context) error { return c.simple(ctx, opCommit, 0, moveTimeout) }
+
+func (c *Conn) simple(ctx context.Context, o op, timeout, limit time.Duration) error {
+	return c.exchange(ctx, limit, func() error {
+		var buf [replyLen]byte
+		_, _, err := c.ask(o, millis(timeout), 0, buf[:])
+		return err
+	})
+}
+
+// Park asks a client that is held for its memory: the caller closes fds, one for
+// each chunk. The client has it still, until Commit.
+func (c *Conn) Park(ctx context.Context) (chunks []Chunk, fds []int, err error) {
+	err = c.exchange(ctx, parkTimeout+moveTimeout, func() error {
+		var buf [batchSize * chunkLen]byte
+		r, _, err := c.ask(opPark, millis(parkTimeout), 0, buf[:])
+		if err != nil {
+			return err
+		}
+		if r.count > MaxChunks {
+			return fmt.Errorf("%w: %d chunks", errProtocol, r.count)
+		}
+		for len(chunks) < int(r.count) {
+			n, got, err := c.receive(buf[:])
+			fds = append(fds, got...)
+			if err != nil {
+				return err
+			}
+			some, err := parseChunks(buf[:n])
+			if err != nil {
+				return err
+			}
+			if len(got) != len(some) || len(chunks)+len(some) > int(r.count) {
+				return fmt.Errorf("%w: %d chunks with %d descriptors, after %d of %d", errProtocol, len(some), len(got), len(chunks), r.count)
+			}
+			chunks = append(chunks, some...)
+		}
+		return checkChunks(chunks)
+	})
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, err
+	}
+	return chunks, fds, nil
+}
+
+// Unpark gives a client that is parked its memory back: exactly what was parked,
+// with a descriptor for each chunk, which stay the caller's. It is held then.
+// After an error it is parked; a [LostError] means that it can't be told.
+func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) error {
+	if len(chunks) != len(fds) {
+		return fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
+	}
+	return c.exchange(ctx, moveTimeout, func() error {
+		sendErr := c.send(appendRequest(nil, opUnpark, 0, uint32(len(chunks))), nil)
+		for first := 0; first < len(chunks) && sendErr == nil; first += batchSize {
+			end := min(first+batchSize, len(chunks))
+			var b []byte
+			for _, chunk := range chunks[first:end] {
+				b = appendChunk(b, chunk)
+			}
+			sendErr = c.send(b, unix.UnixRights(fds[first:end]...))
+		}
+		// Who refuses says why, even if it takes no more.
+		var buf [replyLen]byte
+		_, _, err := c.answer(opUnpark, buf[:])
+		if err != nil && sendErr != nil {
+			err = errors.Join(sendErr, err)
+		}
+		if err != nil {
+			// Whatever it has not read yet is nothing that it could understand.
+			_ = c.sock.Close()
+		}
+		return err
+	})
+}
+
+func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31)) }
+
+// LostError means that a client gave no answer, or none that can be understood,
+// so that it can't be told what it has done. The connection is closed.
+type LostError struct {
+	PID int
+	Err error
+}
+
+// Error implements error.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("no answer from libhetcuda in process %d: %v", e.PID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// Is tells of a process that is gone.
+func (e *LostError) Is(target error) bool { return target == helperapi.ErrGone && gone(e.PID) }
+
+// gone tells whether a process has ended, reaped or not.
+func gone(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)
+	}
+	i := strings.LastIndex(string(stat), ") ")
+	return i >= 0 && i+2 < len(stat) && (stat[i+2] == 'Z' || stat[i+2] == 'X')
+}
+
+// exchange runs one request and its replies within a time. After an error other
+// than the client's own word nothing more can be asked.
+func (c *Conn) exchange(ctx context.Context, limit time.Duration, f func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return c.broken
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("within %v; is the process stopped?: %w", limit, context.DeadlineExceeded))
+	defer cancel()
+	if err := c.sock.SetDeadline(time.Time{}); err != nil {
+		return c.breakOff(err)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.sock.SetDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	err := f()
+	if !stop() {
+		<-ended // or it would end the next exchange
+	}
+	var said *helperapi.Error
+	if err == nil || errors.As(err, &said) {
+		return err
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return c.breakOff(err)
+}
+
+func (c *Conn) breakOff(err error) error {
+	_ = c.sock.Close()
+	c.broken = &LostError{PID: c.pid, Err: err}
+	return c.broken
+}
+
+// ask sends a request without chunks and reads the reply.
+func (c *Conn) ask(o op, timeoutMillis, count uint32, buf []byte) (reply, []byte, error) {
+	if err := c.send(appendRequest(nil, o, timeoutMillis, count), nil); err != nil {
+		return reply{}, nil, err
+	}
+	return c.answer(o, buf)
+}
+
+// answer reads the reply to a request. A refusal is a helperapi.Error.
+func (c *Conn) answer(o op, buf []byte) (reply, []byte, error) {
+	n, fds, err := c.receive(buf)
+	closeAll(fds)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	if len(fds) > 0 {
+		return reply{}, nil, fmt.Errorf("%w: descriptors with the reply to %v", errProtocol, o)
+	}
+	r, rest, err := parseReply(buf[:n], o)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	return r, rest, r.refusal()
+}
+
+// refusal is the client's word, if it isn't "done".
+func (r reply) refusal() error {
+	e := &helperapi.Error{Call: "libhetcuda " + r.op.String(), Code: int(r.status), Detail: r.text}
+	switch {
+	case r.status == 0:
+		return nil
+	case r.status > 0:
+		e.Name = "CUresult"
+		return e
+	}
+	errno := syscall.Errno(-int64(r.status))
+	if e.Name = unix.ErrnoName(errno); e.Name == "" {
+		e.Name = "error"
+	}
+	if errno == unix.EAGAIN || errno == unix.ETIMEDOUT {
+		e.Class = helperapi.Class_CLASS_NOT_READY
+	}
+	return e
+}
+
+func (c *Conn) send(b, oob []byte) error {
+	n, oobn, err := c.sock.WriteMsgUnix(b, oob, nil)
+	if err == nil && (n != len(b) || oobn != len(oob)) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
+// receive reads one packet and its descriptors, which the caller closes, also
+// after an error.
+func (c *Conn) receive(buf []byte) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*batchSize))
+	n, oobn, flags, _, err := c.sock.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return 0, nil, err
+	}
+	if oobn > 0 {
+		if fds, err = parseRights(oob[:oobn]); err != nil {
+			return 0, nil, err
+		}
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return 0, fds, fmt.Errorf("%w: a packet longer than %d bytes or with more than %d descriptors", errProtocol, len(buf), batchSize)
+	}
+	return n, fds, nil
+}

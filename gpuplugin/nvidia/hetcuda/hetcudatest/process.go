@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hetcudatest is the other side of the control protocol for tests: a
+// process with device memory as libhetcuda would have it, made of memfds. It
+// encodes the protocol by itself, as the C header describes it.
+package hetcudatest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The operations and states of the protocol.
+const (
+	Hello   = 1
+	Hold    = 2
+	Park    = 3
+	Commit  = 4
+	Unpark  = 5
+	Release = 6
+
+	Running = 0
+	Held    = 1
+	Parked  = 2
+)
+
+const (
+	magic     = 0x31637468
+	batch     = 64
+	chunkLen  = 48
+	replyLen  = 240
+	requested = 16
+)
+
+// Chunk is device memory of a [Process].
+type Chunk struct {
+	ID, Address, Size uint64
+	Device            [16]byte
+	// FD is a memfd; -1 while the process is parked.
+	FD int
+}
+
+// Process is a process that runs libhetcuda. Its PID is the test's own.
+type Process struct {
+	tb       testing.TB
+	listener *net.UnixListener
+
+	mu     sync.Mutex
+	state  uint32
+	chunks []Chunk
+	conns  int
+	before map[uint32]func(c *net.UnixConn) bool
+}
+
+// Start has a process listen in a directory.
+func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
+	tb.Helper()
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.listener = l
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			p.serve(c)
+		}
+	})
+	tb.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range p.chunks {
+			if c.FD >= 0 {
+				_ = unix.Close(c.FD)
+			}
+		}
+	})
+	return p
+}
+
+// NewChunk makes one whose contents are data.
+func NewChunk(tb testing.TB, id, address uint64, device [16]byte, data []byte) Chunk {
+	tb.Helper()
+	fd, err := unix.MemfdCreate("chunk", unix.MFD_CLOEXEC)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := unix.Pwrite(fd, data, 0); err != nil {
+		tb.Fatal(err)
+	}
+	return Chunk{ID: id, Address: address, Size: uint64(len(data)), Device: device, FD: fd}
+}
+
+// Before has f called before an operation is answered, with the connection; the
+// operation is done as ever if f returns true, and the connection closed if not.
+func (p *Process) Before(op uint32, f func(c *net.UnixConn) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before[op] = f
+}
+
+// State is what HELLO would say.
+func (p *Process) State() uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// Connections is how many have been accepted.
+func (p *Process) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns
+}
+
+// SetState makes it another state; a process that is parked has no memory.
+func (p *Process) SetState(state uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state = state; state == Parked {
+		p.letGo()
+	}
+}
+
+// Read returns the contents of a chunk.
+func (p *Process) Read(id uint64) []byte {
+	p.tb.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.chunks {
+		if c.ID == id && c.FD >= 0 {
+			data := make([]byte, c.Size)
+			if n, err := unix.Pread(c.FD, data, 0); err != nil || n != len(data) {
+				p.tb.Errorf("chunk %d: %d bytes, %v", id, n, err)
+			}
+			return data
+		}
+	}
+	p.tb.Errorf("the process has no chunk %d", id)
+	return nil
+}
+
+// Write changes the contents of a chunk.
+func (p *Process) Write(id uint64, data []byte, at int64) {
+	p.tb.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.chunks {
+		if c.ID == id && c.FD >= 0 {
+			if _, err := unix.Pwrite(c.FD, data, at); err != nil {
+				p.tb.Error(err)
+			}
+		}
+	}
+}
+
+func (p *Process) letGo() {
+	for i := range p.chunks {
+		if p.chunks[i].FD >= 0 {
+			_ = unix.Close(p.chunks[i].FD)
+			p.chunks[i].FD = -1
+		}
+	}
+}
+
+func (p *Process) serve(c *net.UnixConn) {
+	defer c.Close()
+	p.mu.Lock()
+	p.conns++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.state == Held {
+			p.state = Running
+		}
+	}()
+	for {
+		buf := make([]byte, 4096)
+		n, err := c.Read(buf)
+		if err != nil || n != requested || binary.LittleEndian.Uint32(buf) != magic {
+			return
+		}
+		op, count := binary.LittleEndian.Uint32(buf[4:]), binary.LittleEndian.Uint32(buf[12:])
+		p.mu.Lock()
+		before := p.before[op]
+		p.mu.Unlock()
+		if before != nil && !before(c) {
+			return
+		}
+		p.answer(c, op, count)
+	}
+}
+
+func (p *Process) answer(c *net.UnixConn, op, count uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done, refuse := func() { Reply(c, op, 0, 0, "", nil) }, func(why string) { Reply(c, op, -int32(unix.EINVAL), 0, why, nil) }
+	switch {
+	case op == Hello:
+		Reply(c, op, 0, 0, "", p.hello())
+	case op == Hold && p.state == Running, op == Release && p.state == Held:
+		p.state = Held
+		if op == Release {
+			p.state = Running
+		}
+		done()
+	case op == Park && p.state == Held:
+		Reply(c, op, 0, uint32(len(p.chunks)), "", nil)
+		for some := range slices.Chunk(p.chunks, batch) {
+			var fds []int
+			for _, chunk := range some {
+				fds = append(fds, chunk.FD)
+			}
+			SendChunks(c, some, fds...)
+		}
+	case op == Commit && p.state == Held:
+		p.letGo()
+		p.state = Parked
+		done()
+	case op == Unpark && p.state == Parked:
+		if why := p.takeBack(c, int(count)); why != "" {
+			p.letGo()
+			refuse(why)
+			return
+		}
+		p.state = Held
+		done()
+	default:
+		refuse(fmt.Sprintf("not in state %d", p.state))
+	}
+}
+
+func (p *Process) hello() []byte {
+	bytes := uint64(0)
+	for _, c := range p.chunks {
+		bytes += c.Size
+	}
+	h := binary.LittleEndian.AppendUint32(nil, p.state)
+	h = binary.LittleEndian.AppendUint32(h, uint32(os.Getpid()))
+	h = binary.LittleEndian.AppendUint32(h, 13000)
+	h = binary.LittleEndian.AppendUint32(h, uint32(len(p.chunks)))
+	h = binary.LittleEndian.AppendUint64(h, bytes)
+	version, build := make([]byte, 32), make([]byte, 40)
+	copy(version, "1.0-test")
+	copy(build, "0123456789abcdef")
+	return append(append(h, version...), build...)
+}
+
+func (p *Process) takeBack(c *net.UnixConn, count int) string {
+	seen := 0
+	for seen < count {
+		buf, oob := make([]byte, batch*chunkLen), make([]byte, unix.CmsgSpace(4*batch))
+		n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+		if err != nil {
+			return "the connection ended"
+		}
+		var fds []int
+		if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
+			fds, _ = unix.ParseUnixRights(&messages[0])
+		}
+		if n/chunkLen != len(fds) {
+			return "descriptors are missing"
+		}
+		for i, fd := range fds {
+			b := buf[i*chunkLen:]
+			at := slices.IndexFunc(p.chunks, func(c Chunk) bool { return c.ID == binary.LittleEndian.Uint64(b) && c.FD < 0 })
+			if at < 0 || p.chunks[at].Size != binary.LittleEndian.Uint64(b[16:]) || p.chunks[at].Device != [16]byte(b[24:40]) {
+				_ = unix.Close(fd)
+				return "another chunk than was parked"
+			}
+			p.chunks[at].FD = fd
+		}
+		seen += len(fds)
+	}
+	if seen != len(p.chunks) {
+		return "chunks are missing"
+	}
+	return ""
+}
+
+// Reply sends one, with what follows it in the packet.
+func Reply(c *net.UnixConn, op uint32, status int32, count uint32, text string, rest []byte) {
+	b := binary.LittleEndian.AppendUint32(nil, magic)
+	b = binary.LittleEndian.AppendUint32(b, op)
+	b = binary.LittleEndian.AppendUint32(b, uint32(status))
+	b = binary.LittleEndian.AppendUint32(b, count)
+	b = append(b, text...)
+	b = append(b, make([]byte, replyLen-len(b))...)
+	// A peer that is gone needs none.
+	_, _ = c.Write(append(b, rest...))
+}
+
+// SendChunks sends a packet of chunks with descriptors.
+func SendChunks(c *net.UnixConn, chunks []Chunk, fds ...int) {
+	var b []byte
+	for _, chunk := range chunks {
+		b = binary.LittleEndian.AppendUint64(b, chunk.ID)
+		b = binary.LittleEndian.AppendUint64(b, chunk.Address)
+		b = binary.LittleEndian.AppendUint64(b, chunk.Size)
+		b = append(b, chunk.Device[:]...)
+		b = binary.LittleEndian.AppendUint64(b, 0)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, _ = c.WriteMsgUnix(b, oob, nil)
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hetcuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is sent, as libhetcuda/include/hetcuda_control.h has it: the byte order
+// and alignment of x86-64, which are those of every platform that CUDA has.
+const (
+	socketPrefix = "hetcuda."
+	wireMagic    = 0x31637468
+
+	batchSize = 64
+	textLen   = 224
+
+	requestLen = 16
+	replyLen   = 16 + textLen
+	helloLen   = 24 + 32 + 40
+	chunkLen   = 48
+)
+
+type op uint32
+
+const (
+	opHello   op = 1
+	opHold    op = 2
+	opPark    op = 3
+	opCommit  op = 4
+	opUnpark  op = 5
+	opRelease op = 6
+)
+
+var opNames = map[op]string{
+	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
+}
+
+// String is the operation's name in the header.
+func (o op) String() string { return opNames[o] }
+
+// Limits on what a client may say. MaxBytes is far above the memory of a host.
+const (
+	MaxChunks = 1 << 20
+	maxBytes  = 1 << 48
+	// sizeAlign is what the size of a chunk is a multiple of, at least.
+	sizeAlign = 4096
+)
+
+// State is what the library does with the calls of its process.
+type State uint32
+
+// The states: calls go through; they wait; they wait, and there is no memory.
+const (
+	Running State = 0
+	Held    State = 1
+	Parked  State = 2
+)
+
+// Hello is what a client says of itself.
+type Hello struct {
+	State State
+	// NSPID is its PID in its own PID namespace, as it says.
+	NSPID int
+	// Driver is the version of CUDA that its driver has.
+	Driver int
+	Chunks int
+	Bytes  uint64
+	// Version and Build name the library.
+	Version, Build string
+}
+
+// Chunk is one piece of device memory, as the client describes it.
+type Chunk struct {
+	ID, Address, Size uint64
+	Device            [16]byte
+	// Flags are 0.
+	Flags uint32
+}
+
+// reply is the answer to a request.
+type reply struct {
+	op     op
+	status int32
+	count  uint32
+	text   string
+}
+
+// errProtocol means that what came is not what the header describes.
+var errProtocol = errors.New("not the protocol of libhetcuda")
+
+func appendRequest(b []byte, o op, timeoutMillis, count uint32) []byte {
+	for _, v := range []uint32{wireMagic, uint32(o), timeoutMillis, count} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+// parseReply reads the reply to a request; what follows it in the packet is
+// rest.
+func parseReply(packet []byte, want op) (r reply, rest []byte, err error) {
+	if len(packet) < replyLen {
+		return r, nil, fmt.Errorf("%w: a reply of %d bytes to %v", errProtocol, len(packet), want)
+	}
+	magic := binary.LittleEndian.Uint32(packet)
+	r = reply{
+		op:     op(binary.LittleEndian.Uint32(packet[4:])),
+		status: int32(binary.LittleEndian.Uint32(packet[8:])),
+		count:  binary.LittleEndian.Uint32(packet[12:]),
+		text:   text(packet[16:replyLen]),
+	}
+	if magic != wireMagic || r.op != want {
+		return r, nil, fmt.Errorf("%w: a reply with the magic %#x to operation %d, asked was %v; is the library of another version?",
+			errProtocol, magic, r.op, want)
+	}
+	return r, packet[replyLen:], nil
+}
+
+// parseHello reads what follows the reply to HELLO. A longer one is of a newer
+// library, which has added to it.
+func parseHello(b []byte) (Hello, error) {
+	if len(b) < helloLen {
+		return Hello{}, fmt.Errorf("%w: a hello of %d bytes", errProtocol, len(b))
+	}
+	h := Hello{
+		State:   State(binary.LittleEndian.Uint32(b)),
+		NSPID:   int(int32(binary.LittleEndian.Uint32(b[4:]))),
+		Driver:  int(int32(binary.LittleEndian.Uint32(b[8:]))),
+		Chunks:  int(binary.LittleEndian.Uint32(b[12:])),
+		Bytes:   binary.LittleEndian.Uint64(b[16:]),
+		Version: text(b[24:56]),
+		Build:   text(b[56:96]),
+	}
+	if h.State > Parked || h.Chunks > MaxChunks || h.Bytes > maxBytes {
+		return Hello{}, fmt.Errorf("%w: a hello with state %d, %d chunks, %d bytes", errProtocol, h.State, h.Chunks, h.Bytes)
+	}
+	return h, nil
+}
+
+// text is a C string as a person may read it: what can't be printed is "?".
+func text(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(string(b), "?"))
+}
+
+// parseChunks reads a packet of chunks.
+func parseChunks(b []byte) ([]Chunk, error) {
+	if len(b) == 0 || len(b)%chunkLen != 0 || len(b) > batchSize*chunkLen {
+		return nil, fmt.Errorf("%w: a packet of %d bytes for chunks of %d", errProtocol, len(b), chunkLen)
+	}
+	chunks := make([]Chunk, 0, len(b)/chunkLen)
+	for ; len(b) > 0; b = b[chunkLen:] {
+		c := Chunk{
+			ID:      binary.LittleEndian.Uint64(b),
+			Address: binary.LittleEndian.Uint64(b[8:]),
+			Size:    binary.LittleEndian.Uint64(b[16:]),
+			Device:  [16]byte(b[24:40]),
+			Flags:   binary.LittleEndian.Uint32(b[40:]),
+		}
+		if err := c.validate(); err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, c)
+	}
+	return chunks, nil
+}
+
+func (c Chunk) validate() error {
+	if c.Size == 0 || c.Size%sizeAlign != 0 || c.Size > maxBytes || c.Address%sizeAlign != 0 || c.Address > maxAddress-c.Size || c.Flags != 0 {
+		return fmt.Errorf("%w: chunk %d of %d bytes at %#x, flags %#x", errProtocol, c.ID, c.Size, c.Address, c.Flags)
+	}
+	return nil
+}
+
+// maxAddress is where device addresses end on any device.
+const maxAddress = 1 << 57
+
+func appendChunk(b []byte, c Chunk) []byte {
+	b = binary.LittleEndian.AppendUint64(b, c.ID)
+	b = binary.LittleEndian.AppendUint64(b, c.Address)
+	b = binary.LittleEndian.AppendUint64(b, c.Size)
+	b = append(b, c.Device[:]...)
+	b = binary.LittleEndian.AppendUint32(b, c.Flags)
+	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// checkChunks checks chunks together: the numbers are unique, the places too.
+func checkChunks(chunks []Chunk) error {
+	ids := make(map[uint64]bool, len(chunks))
+	total := uint64(0)
+	for _, c := range chunks {
+		if ids[c.ID] {
+			return fmt.Errorf("%w: chunk %d twice", errProtocol, c.ID)
+		}
+		ids[c.ID] = true
+		if total += c.Size; total > maxBytes {
+			return fmt.Errorf("%w: more than %d bytes", errProtocol, uint64(maxBytes))
+		}
+	}
+	return nil
+}
+
+// parseRights takes the descriptors out of control messages. Those that came
+// with an error are closed.
+func parseRights(oob []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: control messages: %w", errProtocol, err)
+	}
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			closeAll(fds)
+			return nil, fmt.Errorf("%w: control messages: %w", errProtocol, err)
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
