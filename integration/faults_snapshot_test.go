@@ -57,7 +57,7 @@ func pagesOf(t *testing.T, dir string) string {
 func newerFormat(data []byte) []byte {
 	const head, middle = `{"digest":"`, `","manifest":`
 	at := bytes.Index(data, []byte(middle)) + len(middle)
-	body := bytes.Replace(bytes.TrimSuffix(data[at:], []byte("}\n")), []byte(`"version":1`), []byte(`"version":2`), 1)
+	body := bytes.Replace(bytes.TrimSuffix(data[at:], []byte("}\n")), []byte(`"version":1`), []byte(`"version":3`), 1)
 	return fmt.Appendf(nil, "%ssha256:%x%s%s}\n", head, sha256.Sum256(body), middle, body)
 }
 

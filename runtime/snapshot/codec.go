@@ -43,7 +43,7 @@ func digestOf(data []byte) string {
 }
 
 // Encode returns the contents of the manifest's file. The manifest is made
-// fit for it: UTC, no null lists, commands without control characters.
+// fit for it: the version, UTC, no null lists, commands without control characters.
 func Encode(m *Manifest) ([]byte, error) {
 	c := m.normalized()
 	if err := c.validate(); err != nil {

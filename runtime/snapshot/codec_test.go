@@ -128,8 +128,8 @@ func TestDecodeRefuses(t *testing.T) {
 		want       error
 		text       string
 	}{
-		{"newer", strings.Replace(plain, `"version":1`, `"version":2`, 1), ErrNewerVersion, "version 2"},
-		{"newer, with unknown fields", `{"version":7,"engine":[1],"later":true}`, ErrNewerVersion, "up to 1"},
+		{"newer", strings.Replace(plain, `"version":1`, `"version":3`, 1), ErrNewerVersion, "version 3"},
+		{"newer, with unknown fields", `{"version":7,"engine":[1],"later":true}`, ErrNewerVersion, "up to 2"},
 		{"unknown field", strings.Replace(plain, `"version":1`, `"version":1,"later":true`, 1), ErrCorrupt, "later"},
 		{"unknown field below", strings.Replace(plain, `"arch"`, `"x":1,"arch"`, 1), ErrCorrupt, "x"},
 		{"no version", strings.Replace(plain, `"version":1,`, ``, 1), ErrCorrupt, "no version"},
@@ -242,7 +242,13 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add(data[len(head)+digestLen+len(middle) : len(data)-len(tail)])
-	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":3}`))
+	split, err := Encode(splitExample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(split)
+	f.Add(split[len(head)+digestLen+len(middle) : len(split)-len(tail)])
 	f.Add([]byte(head + zeros + middle + tail))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		checkDecode(t, data)

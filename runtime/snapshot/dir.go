@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 // descriptorsName is runc's: what the container's standard streams were.
@@ -35,9 +37,10 @@ const largeFile = 16 << 20
 
 // IsPages tells of the files that hold contents (of memory, of devices) rather
 // than structure, and of all that are large. Verifying them takes so long that
-// it is done while CRIU restores.
+// it is done while CRIU restores. The index of device memory is structure: what
+// it says is needed before.
 func IsPages(f File) bool {
-	return followable(f.Name) || strings.HasPrefix(f.Name, "hetgpu-") || f.Size > largeFile
+	return f.Name != memfile.IndexName && (followable(f.Name) || strings.HasPrefix(f.Name, "hetgpu-") || f.Size > largeFile)
 }
 
 // IsMetadata tells of the other files: the structure of what is restored,

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 const (
@@ -265,6 +267,9 @@ func (f *Follower) seal(ctx context.Context, name string) (_ File, err error) {
 		return File{}, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if covered(name) {
+		return File{Name: name, Size: size, CoveredBy: memfile.IndexName}, file.Sync()
+	}
 	digests := f.known(name, file, size)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(file.Sync)

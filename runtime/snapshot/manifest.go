@@ -18,26 +18,53 @@ import (
 const (
 	// ManifestName is the name of the manifest in the snapshot directory.
 	ManifestName = "hetgpu.json"
-	// Version is the format that this package writes, and the newest it reads.
-	Version = 1
+	// Version is the newest format that this package writes and reads. It writes
+	// the oldest that can say what there is to say ([Manifest.version]).
+	Version = 2
 	// ChunkSize is the number of bytes that one digest covers.
 	ChunkSize = 64 << 20
 )
 
 // Manifest describes a snapshot.
 type Manifest struct {
-	Version   int       `json:"version"`
-	Engine    string    `json:"engine"`
-	Created   time.Time `json:"created"`
-	Container Container `json:"container"`
-	Host      Host      `json:"host"`
-	Options   Options   `json:"options"`
+	// Version is set by [Encode].
+	Version int    `json:"version"`
+	Engine  string `json:"engine"`
+	// EngineReason is why the engine that was asked for saved less than all.
+	// Since version 2.
+	EngineReason string    `json:"engine_reason,omitempty"`
+	Created      time.Time `json:"created"`
+	Container    Container `json:"container"`
+	// Library is libhetcuda as the container has it, nil without. Since version 2.
+	Library *Library `json:"library,omitempty"`
+	Host    Host     `json:"host"`
+	Options Options  `json:"options"`
 	// Devices are the GPUs that the container could see.
 	Devices []gpuplugin.Device `json:"devices"`
 	// Processes are those that held GPU state.
 	Processes []Process `json:"processes"`
-	Files     []File    `json:"files"`
-	Phases    []Phase   `json:"phases"`
+	// Memory is the device memory in files of its own, nil if there is none.
+	// Since version 2.
+	Memory *Memory `json:"memory,omitempty"`
+	Files  []File  `json:"files"`
+	Phases []Phase `json:"phases"`
+}
+
+// Library is the library that stands in front of the GPU driver's in a
+// container. Its processes map it, so a restore needs the same file.
+type Library struct {
+	// BuildID is its linker's name for it, in hexadecimal.
+	BuildID string `json:"build_id"`
+}
+
+// Memory is device memory that was saved apart from the processes.
+type Memory struct {
+	// Bytes is all of it: ZeroBytes are not stored, ReusedBytes are in the
+	// snapshots before, and StoredBytes in this one.
+	Bytes       uint64 `json:"bytes"`
+	ZeroBytes   uint64 `json:"zero_bytes"`
+	StoredBytes uint64 `json:"stored_bytes"`
+	ReusedBytes uint64 `json:"reused_bytes,omitempty"`
 }
 
 // Container is the container that was saved.
@@ -80,7 +107,18 @@ type Process struct {
 	// State is the one in which the process was found, to which a restore
 	// returns it ("running" for a locked one: see docs/formats.md).
 	State gpuplugin.State `json:"state"`
+	// Memory says with what its device memory was saved: [MemorySplit] or
+	// [MemoryDriver] with engine "split", and nothing with another. Since version 2.
+	Memory string `json:"memory,omitempty"`
 }
+
+// The values of [Process.Memory].
+const (
+	// MemorySplit: it is in the snapshot's files of device memory.
+	MemorySplit = "split"
+	// MemoryDriver: it is in the process's host memory.
+	MemoryDriver = "driver"
+)
 
 // File is one file of the snapshot beside the manifest.
 type File struct {
@@ -88,8 +126,11 @@ type File struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
 	// Digests has a "sha256:..." for each ChunkSize bytes, the last one
-	// shorter; an empty file has none.
+	// shorter; an empty file has none, and neither has one that is covered.
 	Digests []string `json:"digests"`
+	// CoveredBy is the file of the snapshot that has this one's digests. Since
+	// version 2.
+	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Phase is one step of the checkpoint and the time it took.

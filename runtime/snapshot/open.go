@@ -144,15 +144,19 @@ func (s *Snapshot) compareFile(f File, e fs.DirEntry) error {
 
 // Verify reads the files that which selects ([IsMetadata], [IsPages], nil for
 // all) and compares their digests. The first difference ends it, and its
-// error is [ErrCorrupt].
+// error is [ErrCorrupt]. Device memory is read only if all is: whoever loads it
+// verifies it ([Snapshot.ReadMemory]).
 func (s *Snapshot) Verify(ctx context.Context, which func(File) bool) error {
 	slots := make(slots, processors())
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(filesAtOnce)
 	for _, f := range s.Manifest.Files {
-		if which == nil || which(f) {
+		if f.CoveredBy == "" && (which == nil || which(f)) {
 			g.Go(func() error { return s.verify(ctx, f, slots) })
 		}
+	}
+	if which == nil {
+		g.Go(func() error { return s.verifyMemory(ctx) })
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("verify the snapshot: %w", err)

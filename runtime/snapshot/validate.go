@@ -24,6 +24,10 @@ const (
 	EngineNone = "none"
 	// EngineDriver: the vendor's driver put the GPU state into host memory.
 	EngineDriver = "driver"
+	// EngineSplit: device memory went to files of its own, and what is left of
+	// the GPU state, and all of it of processes that can't be split, went where
+	// the driver puts it.
+	EngineSplit = "split"
 )
 
 // Limits on what a manifest may hold. They are far above what a host can make
@@ -44,6 +48,7 @@ var engineName = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}$`)
 // normalized returns a copy that is spelled as the format wants it.
 func (m *Manifest) normalized() *Manifest {
 	c := *m
+	c.Version = m.version()
 	c.Created = m.Created.UTC().Round(0)
 	c.Devices = append([]gpuplugin.Device{}, m.Devices...)
 	c.Processes = append([]Process{}, m.Processes...)
@@ -88,7 +93,7 @@ func (m *Manifest) validate() error {
 	if err := m.validateTexts(); err != nil {
 		return err
 	}
-	for _, check := range []func() error{m.validateDevices, m.validateProcesses, m.validateFiles, m.validatePhases} {
+	for _, check := range []func() error{m.validateDevices, m.validateProcesses, m.validateFiles, m.validatePhases, m.validateSplit} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -110,6 +115,7 @@ func (m *Manifest) validateTexts() error {
 		{"runc version", m.Host.Runc, false},
 		{"CRIU version", m.Host.CRIU, false},
 		{"driver version", m.Host.Driver, false},
+		{"engine reason", m.EngineReason, false},
 	} {
 		if err := checkText(t.what, t.text); err != nil {
 			return err
@@ -197,7 +203,11 @@ func (f File) validate() error {
 	if f.Size < 0 {
 		return fmt.Errorf("size %d", f.Size)
 	}
-	if want := chunks(f.Size); int64(len(f.Digests)) != want {
+	want := chunks(f.Size)
+	if f.CoveredBy != "" {
+		want = 0
+	}
+	if int64(len(f.Digests)) != want {
 		return fmt.Errorf("%d digests for %d bytes, which need %d", len(f.Digests), f.Size, want)
 	}
 	for i, d := range f.Digests {

@@ -35,6 +35,9 @@ const (
 const (
 	// DigestsMatch: every file was read and is as the manifest says.
 	DigestsMatch = "ok"
+	// DigestsPartly: of a snapshot that is packed, all but the device memory. What
+	// is in it is found by its index, which comes after it.
+	DigestsPartly = "partly"
 	// DigestsDiffer: see Problems.
 	DigestsDiffer = "failed"
 	// DigestsNotRead: the caller wanted none.

@@ -55,11 +55,20 @@ func (p printer) manifest(m *snapshot.Manifest) {
 	p.line("made", "%s, format %d", m.Created.Format("2006-01-02 15:04:05 MST"), m.Version)
 	p.line("container", "%s in namespace %s", plain(m.Container.ID), plain(m.Container.Namespace))
 	p.line("engine", "%s", plain(m.Engine))
+	if m.EngineReason != "" {
+		p.line("", "%s", plain(m.EngineReason))
+	}
+	if m.Library != nil {
+		p.line("library", "libhetcuda, build %s", plain(m.Library.BuildID))
+	}
 	for _, d := range m.Devices {
 		p.device(d)
 	}
 	for _, proc := range m.Processes {
-		p.line("GPU process", "%s, PID %s, %s", plain(proc.Command), pids(proc.NSPIDs), plain(string(proc.State)))
+		p.line("GPU process", "%s, PID %s, %s%s", plain(proc.Command), pids(proc.NSPIDs), plain(string(proc.State)), carrier(proc.Memory))
+	}
+	if mem := m.Memory; mem != nil {
+		p.line("GPU memory", "%s: %s stored, %s zero%s", size(mem.Bytes), size(mem.StoredBytes), size(mem.ZeroBytes), reused(mem.ReusedBytes))
 	}
 	p.line("host", "%s", host(m.Host))
 	if options := options(m.Options); options != "" {
@@ -71,9 +80,27 @@ func (p printer) manifest(m *snapshot.Manifest) {
 		total += phase.Seconds
 	}
 	if len(m.Phases) > 0 {
-		// More than the time that it took: two of them run side by side.
+		// More than the time that it took: some of them run side by side.
 		p.line("", "%-20s %8.3f s", "sum", total)
 	}
+}
+
+// carrier says who saved the memory of a process, where it may be one or another.
+func carrier(memory string) string {
+	switch memory {
+	case "":
+		return ""
+	case snapshot.MemorySplit:
+		return ", memory in files"
+	}
+	return ", memory saved by the driver"
+}
+
+func reused(bytes uint64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return ", " + size(bytes) + " in snapshots before"
 }
 
 func (p printer) device(d gpuplugin.Device) {

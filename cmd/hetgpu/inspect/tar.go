@@ -265,6 +265,8 @@ func (r *Report) compare(f *folder, opts Options) {
 		r.Digests = DigestsNotRead
 	case len(r.Problems) > 0:
 		r.Digests = DigestsDiffer
+	case m.Memory != nil:
+		r.Digests = DigestsPartly
 	default:
 		r.Digests = DigestsMatch
 	}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
+)
+
+// version is the oldest format that can say what the manifest says.
+func (m *Manifest) version() int {
+	split := m.Engine == EngineSplit || m.EngineReason != "" || m.Library != nil || m.Memory != nil ||
+		slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Memory != "" }) ||
+		slices.ContainsFunc(m.Files, func(f File) bool { return f.CoveredBy != "" })
+	if split {
+		return 2
+	}
+	return 1
+}
+
+// covered tells of the files whose digests are in another of the snapshot.
+func covered(name string) bool { return memfile.IsName(name) && name != memfile.IndexName }
+
+// validateSplit checks what version 2 brought.
+func (m *Manifest) validateSplit() error {
+	if m.version() > m.Version {
+		return fmt.Errorf("version %d has fields of version %d", m.Version, m.version())
+	}
+	if m.Library != nil && !isBuildID(m.Library.BuildID) {
+		return fmt.Errorf("library's build id %q", m.Library.BuildID)
+	}
+	split := 0
+	for i, p := range m.Processes {
+		switch {
+		case m.Engine != EngineSplit && p.Memory == "", m.Engine == EngineSplit && p.Memory == MemoryDriver:
+		case m.Engine == EngineSplit && p.Memory == MemorySplit:
+			split++
+		default:
+			return fmt.Errorf("process %d: memory %q with engine %q", i, p.Memory, m.Engine)
+		}
+	}
+	if m.Engine == EngineSplit && (split == 0 || m.Memory == nil || m.Library == nil) {
+		return fmt.Errorf("engine %q, and no process, library or memory that is split", m.Engine)
+	}
+	if m.Engine != EngineSplit && m.Memory != nil {
+		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
+	}
+	if m.Memory != nil {
+		if err := m.Memory.validate(); err != nil {
+			return err
+		}
+	}
+	return m.validateCovered()
+}
+
+func (m *Memory) validate() error {
+	rest := m.Bytes
+	for _, part := range []uint64{m.ZeroBytes, m.StoredBytes, m.ReusedBytes} {
+		if part > rest {
+			return fmt.Errorf("device memory of %d bytes has parts of more", m.Bytes)
+		}
+		rest -= part
+	}
+	if rest > 0 {
+		return fmt.Errorf("%d bytes of device memory are in no part of it", rest)
+	}
+	return nil
+}
+
+// validateCovered checks that the files of device memory are there if there is
+// device memory, and that these and no others are covered by its index.
+func (m *Manifest) validateCovered() error {
+	index := false
+	for _, f := range m.Files {
+		want := ""
+		if covered(f.Name) {
+			want = memfile.IndexName
+		}
+		if f.CoveredBy != want {
+			return fmt.Errorf("file %q: covered by %q, want %q", f.Name, f.CoveredBy, want)
+		}
+		index = index || f.Name == memfile.IndexName
+		if memfile.IsName(f.Name) && m.Memory == nil {
+			return fmt.Errorf("file %q, and no device memory", f.Name)
+		}
+	}
+	if m.Memory != nil && !index {
+		return fmt.Errorf("device memory, and no file %q", memfile.IndexName)
+	}
+	return nil
+}
+
+// Text makes a text fit for a manifest.
+func Text(s string) string {
+	if len(s) > maxText {
+		const cut = "..."
+		s = s[:maxText-len(cut)] + cut
+	}
+	return printable(s)
+}
+
+func isBuildID(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && s != "" && len(s) <= 2*64 && strings.ToLower(s) == s
+}
+
+// Split counts the processes whose device memory is in files of the snapshot.
+func (m *Manifest) Split() int {
+	n := 0
+	for _, p := range m.Processes {
+		if p.Memory == MemorySplit {
+			n++
+		}
+	}
+	return n
+}
+
+// ReadMemory reads the index of the snapshot's device memory and compares it
+// with the manifest; nil if there is none. The index is what was written if
+// [Snapshot.Verify] says so of its file.
+func (s *Snapshot) ReadMemory() (*memfile.Index, error) {
+	if s.Manifest.Memory == nil {
+		return nil, nil
+	}
+	x, err := memfile.ReadIndex(s.Dir)
+	if err == nil {
+		err = s.Manifest.compareMemory(x)
+	}
+	if err != nil {
+		return nil, damaged(err)
+	}
+	return x, nil
+}
+
+// compareMemory checks that manifest and index are of the same snapshot.
+func (m *Manifest) compareMemory(x *memfile.Index) error {
+	if n := m.Split(); len(x.Processes) != n {
+		return fmt.Errorf("%w: the index of device memory is of %d processes, and the manifest's are %d", ErrCorrupt, len(x.Processes), n)
+	}
+	is := x.Sizes()
+	if was := *m.Memory; was != (Memory{Bytes: is.Memory, ZeroBytes: is.Zero, StoredBytes: is.Stored, ReusedBytes: is.Reused}) {
+		return fmt.Errorf("%w: the index of device memory is of %+v bytes, and the manifest says %+v", ErrCorrupt, is, was)
+	}
+	listed := map[string]int64{}
+	for _, f := range m.Files {
+		if f.CoveredBy != "" {
+			listed[f.Name] = f.Size
+		}
+	}
+	for _, f := range x.Files {
+		if f.Generation > 0 {
+			continue
+		}
+		if size, ok := listed[f.Name]; !ok || size != int64(f.Size) {
+			return fmt.Errorf("%w: the index of device memory has %s with %d bytes, and the manifest has not", ErrCorrupt, f.Name, f.Size)
+		}
+		delete(listed, f.Name)
+	}
+	if len(listed) > 0 {
+		return fmt.Errorf("%w: the index of device memory does not cover %d of the files", ErrCorrupt, len(listed))
+	}
+	return nil
+}
+
+// verifyMemory reads all device memory and compares it with its digests.
+func (s *Snapshot) verifyMemory(ctx context.Context) error {
+	x, err := s.ReadMemory()
+	if err != nil || x == nil {
+		return err
+	}
+	_, err = memfile.Verify(ctx, s.Dir)
+	return damaged(err)
+}
+
+// damaged makes memfile's errors those of this package.
+func damaged(err error) error {
+	switch {
+	case errors.Is(err, memfile.ErrNewerVersion):
+		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
+	case errors.Is(err, memfile.ErrDamaged):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
