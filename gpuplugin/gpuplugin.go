@@ -31,6 +31,8 @@ var (
 	// ErrLost means that device memory that had been taken out of a process can't
 	// be given back: the process must not go on.
 	ErrLost = errors.New("device memory is lost")
+	// ErrDamaged means that device memory in a snapshot is not what was saved.
+	ErrDamaged = errors.New("saved device memory is damaged")
 )
 
 // State is what the driver says of the GPU state of a process.
@@ -67,15 +69,11 @@ type Process struct {
 	Key string
 }
 
-// Stored is device memory in files of a snapshot.
+// Stored is device memory in files of a snapshot, in bytes.
 type Stored struct {
-	// Index is the file that has the digests of what is in the others.
-	Index string
-	// Data are the names of the others.
-	Data []string
-	// Bytes is the memory: Zero of it were zeros and were not written, and
-	// Written were, to Data.
-	Bytes, Zero, Written uint64
+	// Bytes is all of it: Zero of it were zeros and are not stored, Reused are in
+	// the snapshots before, and Written in this one.
+	Bytes, Zero, Reused, Written uint64
 }
 
 // Device is one GPU as a snapshot remembers it and a host offers it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -276,7 +277,7 @@ func (s *SplitEngine) unlock(ctx context.Context, p gpuplugin.Process) error {
 func (s *SplitEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error) {
 	done, err := s.mover.Duplicate(ctx, s.parcelsOf(procs))
 	if err != nil {
-		return false, fmt.Errorf("copy device memory on the device: %w", err)
+		return false, fmt.Errorf("copy device memory on the device: %w", explained(err))
 	}
 	return done, nil
 }
@@ -286,17 +287,10 @@ func (s *SplitEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool
 func (s *SplitEngine) Save(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
 	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs)})
 	if err != nil {
-		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", err)
+		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", explained(err))
 	}
 	trace(ctx, saved.Phases)
-	stored := gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Written: saved.Stored}
-	if n := len(saved.Files) - 1; n >= 0 {
-		stored.Index = saved.Files[n].Name
-		for _, f := range saved.Files[:n] {
-			stored.Data = append(stored.Data, f.Name)
-		}
-	}
-	return stored, nil
+	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored}, nil
 }
 
 // Load reads the memory of processes that are yet to be restored from the files
@@ -310,7 +304,7 @@ func (s *SplitEngine) Load(ctx context.Context, dir string, procs []gpuplugin.Pr
 	s.mu.Unlock()
 	loaded, err := s.mover.Load(ctx, req)
 	if err != nil {
-		return fmt.Errorf("load device memory: %w", err)
+		return fmt.Errorf("load device memory: %w", explained(err))
 	}
 	trace(ctx, loaded.Phases)
 	return nil
@@ -337,6 +331,20 @@ func (s *SplitEngine) Drop(ctx context.Context) error {
 	clear(s.parcels)
 	clear(s.away)
 	return nil
+}
+
+// explained puts an error of the mover into the words that callers tell apart.
+func explained(err error) error {
+	for theirs, ours := range map[error]error{
+		helperapi.ErrNoSpace:        unix.ENOSPC,
+		helperapi.ErrNoDeviceMemory: gpuplugin.ErrIncompatible,
+		helperapi.ErrDamaged:        gpuplugin.ErrDamaged,
+	} {
+		if errors.Is(err, theirs) {
+			return fmt.Errorf("%w: %w", ours, err)
+		}
+	}
+	return err
 }
 
 func trace(ctx context.Context, phases []MovePhase) {

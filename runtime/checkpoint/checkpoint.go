@@ -10,6 +10,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	"github.com/containerd/log"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
@@ -99,6 +99,9 @@ type saving struct {
 	undo   rollback
 	frozen bool
 	procs  []gpuplugin.Process
+	stream Streamer
+	// apart says that processes may be without their device memory.
+	apart bool
 	// trouble is why the container came back only at the second try.
 	trouble error
 }
@@ -109,11 +112,12 @@ type saving struct {
 func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Manifest, err error) {
 	ctx, cancel := c.timeout(ctx)
 	defer cancel()
-	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}}
+	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}, stream: streamer(c.GPU)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.undo.run(ctx))
 		}
+		s.drop(ctx)
 	}()
 	before, err := snapshot.List(r.Dir)
 	if err != nil {
@@ -179,12 +183,51 @@ func (s *saving) freeze(ctx context.Context) error {
 	return s.run(ctx, PhaseFreeze, s.Cgroup.Freeze)
 }
 
+// suspend takes the GPU state out of the devices, but for the device memory of
+// processes that are split: that stays there, and out of the processes.
 func (s *saving) suspend(ctx context.Context) error {
 	if err := s.run(ctx, PhaseLock, func(ctx context.Context) error { return s.GPU.Lock(ctx, s.procs) }); err != nil {
 		return err
 	}
-	s.undo.add(PhaseResume, func(ctx context.Context) error { return s.GPU.Undo(ctx, s.procs) })
+	s.undo.add(PhaseResume, s.giveBack)
+	if s.split() {
+		s.apart = true
+		if err := s.run(ctx, PhasePark, func(ctx context.Context) error { return s.stream.Park(ctx, s.procs) }); err != nil {
+			return err
+		}
+	}
 	return s.run(ctx, PhaseSuspend, func(ctx context.Context) error { return s.GPU.Suspend(ctx, s.procs) })
+}
+
+// split tells whether there is device memory that is moved apart from its
+// process.
+func (s *saving) split() bool {
+	return slices.ContainsFunc(s.procs, func(p gpuplugin.Process) bool { return p.Split })
+}
+
+// giveBack returns the GPU state to where it was found. Processes whose device
+// memory is lost would wait for it for ever, so they are ended.
+func (s *saving) giveBack(ctx context.Context) error {
+	err := s.GPU.Undo(ctx, s.procs)
+	if errors.Is(err, gpuplugin.ErrLost) {
+		log.G(ctx).WithError(err).Error("the container is ended: its device memory can't be given back")
+		if killed := s.Cgroup.Kill(ctx); killed != nil {
+			return errors.Join(err, killed)
+		}
+		s.apart = false
+		return fmt.Errorf("the container was ended: %w", err)
+	}
+	s.apart = s.apart && err != nil
+	return err
+}
+
+// drop frees device memory that no process waits for any more. What could not
+// be given back is kept as long as the container is there.
+func (s *saving) drop(ctx context.Context) {
+	if s.apart {
+		return
+	}
+	drop(ctx, s.stream)
 }
 
 // preflight finds every reason why the container can't be saved, before
@@ -225,9 +268,10 @@ func (s *saving) preflight(ctx context.Context) error {
 func (s *saving) describe(ctx context.Context) (uint64, error) {
 	m := &s.Manifest
 	var err error
-	if m.Processes, err = s.procfs().describe(s.procs); err != nil {
+	if m.Processes, err = s.procfs().describe(s.procs, s.split()); err != nil {
 		return 0, err
 	}
+	m.EngineReason = cmp.Or(reason(s.procs), m.EngineReason)
 	host, err := s.GPU.Inventory(ctx)
 	if err != nil {
 		return 0, err
@@ -271,146 +315,4 @@ func (s *saving) space(pids []int, used uint64) error {
 			ErrNoSpace, s.Dir, free>>20, need>>20, anonymous>>20, used>>20)
 	}
 	return nil
-}
-
-// save dumps the container, which stands still, and lets it go on or ends it.
-func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
-	follower, err := snapshot.Follow(ctx, s.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", PhaseDump, err)
-	}
-	defer follower.Stop()
-	dump := s.Dump
-	// CRIU ends the processes only where their connections have to be kept:
-	// else they end after the manifest is on disk, so that no failure costs
-	// both the container and the snapshot.
-	dump.Exit = s.Exit && s.TCPEstablished
-	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
-		return nil, err
-	}
-	if dump.Exit {
-		// The snapshot is all that is left of it, so it is finished even if
-		// nobody waits for it any more.
-		s.undo.steps = nil
-		ctx = context.WithoutCancel(ctx)
-	}
-	m := &s.Manifest
-	m.Version, m.Engine, m.Created = snapshot.Version, s.engine(), time.Now()
-	seal := func(ctx context.Context) (err error) {
-		m.Files, err = follower.Seal(ctx)
-		return err
-	}
-	if s.Exit {
-		err = s.end(ctx, seal, dump.Exit)
-	} else {
-		err = s.goOn(ctx, seal)
-	}
-	m.Phases = s.done
-	return m, err
-}
-
-// dump runs CRIU to its end, also if nobody wants the dump any more: while it
-// works, its code is in the processes, and one that it leaves there when it is
-// killed may not survive. Only the time-out kills it, or the container's end.
-func (s *saving) dump(ctx context.Context, d runc.Dump) error {
-	dctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		if errors.Is(cause, ErrEnding) || errors.Is(cause, errTimeout) {
-			cancel(cause)
-		}
-	})
-	defer stop()
-	if err := s.Runtime.Checkpoint(dctx, d); err != nil || d.Exit {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-func (s *saving) engine() string {
-	if len(s.procs) == 0 {
-		return snapshot.EngineNone
-	}
-	return s.GPU.Engine()
-}
-
-// end seals the snapshot and ends the container.
-func (s *saving) end(ctx context.Context, seal func(context.Context) error, ended bool) error {
-	err := s.run(ctx, PhaseSeal, seal)
-	if err == nil {
-		err = s.writeManifest(ctx)
-	}
-	if err != nil && !ended {
-		return err
-	}
-	// CRIU ends what it dumps: a process that entered by exec is left, frozen.
-	kill := s.run(ctx, PhaseKill, s.Cgroup.Kill)
-	if kill != nil && !s.procfs().alive(s.Init) {
-		// The snapshot is all that is left of it.
-		s.undo.steps = nil
-	}
-	return errors.Join(err, kill)
-}
-
-// goOn brings the GPUs back while the digests are finished, and the container
-// into the state in which it was found.
-func (s *saving) goOn(ctx context.Context, seal func(context.Context) error) error {
-	var sealing phases
-	var group errgroup.Group
-	// To its end: if the container does not come back, this is its only copy.
-	whole := context.WithoutCancel(ctx)
-	group.Go(func() error { return sealing.run(whole, PhaseSeal, seal) })
-	// Once the dump is complete, the way forward and the way back are one and
-	// the same; it is gone even if the seal fails.
-	resumeErr := s.resume(ctx)
-	sealErr := group.Wait()
-	s.done = append(s.done, sealing.done...)
-	if sealErr != nil {
-		return errors.Join(sealErr, resumeErr)
-	}
-	if resumeErr == nil && ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), s.trouble)
-	}
-	if err := s.writeManifest(whole); err != nil {
-		return errors.Join(err, resumeErr, s.trouble)
-	}
-	if resumeErr != nil {
-		// The only good copy of the state may be this one.
-		s.undo.steps = nil
-		return fmt.Errorf("the container could not be brought back; its snapshot in %s is complete and was kept (containerd removes a directory that it chose itself): %w", s.Dir, resumeErr)
-	}
-	return nil
-}
-
-// resume undoes the stop, step by step. What it did is dropped from the way
-// back; only the removal of the images stays there.
-func (s *saving) resume(ctx context.Context) error {
-	images := s.undo.steps[:1:1]
-	stopped := rollback{steps: s.undo.steps[1:], timeout: s.undo.timeout}
-	s.undo.steps = images
-	if len(s.procs) == 0 {
-		return stopped.run(ctx)
-	}
-	err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw)
-	if err == nil {
-		err = s.run(ctx, PhaseResume, func(ctx context.Context) error { return s.GPU.Resume(ctx, s.procs, nil) })
-	}
-	if err == nil && s.frozen {
-		err = s.run(ctx, PhaseFreeze, s.refreeze)
-	}
-	if err == nil {
-		return nil
-	}
-	if again := stopped.run(ctx); again != nil {
-		return errors.Join(err, again)
-	}
-	s.trouble = err
-	log.G(ctx).WithError(err).Warn("the container is back, at the second try")
-	return nil
-}
-
-func (s *saving) writeManifest(ctx context.Context) error {
-	s.Manifest.Phases = s.done
-	return s.run(ctx, PhaseManifest, func(ctx context.Context) error { return snapshot.Write(ctx, s.Dir, &s.Manifest) })
 }

@@ -19,6 +19,9 @@ var (
 	ErrStopped = errors.New("is stopped (SIGSTOP, or by its terminal), and with cgroups of version 1 such a process can't be saved: continue it first (SIGCONT)")
 	// ErrArchitecture means that the snapshot's programs can't run here.
 	ErrArchitecture = errors.New("the snapshot is another architecture's")
+	// ErrLibrary means that the snapshot's processes need another library in
+	// front of the GPU driver's than there is.
+	ErrLibrary = errors.New("the snapshot needs another libhetcuda")
 	// ErrProcesses means that the driver knows of other processes than those
 	// of the snapshot, or knows them otherwise.
 	ErrProcesses = errors.New("the restored processes are not as they were saved")

@@ -15,7 +15,7 @@ import (
 // No method holds a lock while it waits for a driver, and each ends with its
 // context: then, the method undoes what it did and returns.
 type GPU interface {
-	// Engine is the value of the manifest's "engine": "driver" or "none".
+	// Engine is the value of the manifest's "engine": "driver", "split" or "none".
 	Engine() string
 	// Inventory lists the host's driver and devices.
 	Inventory(ctx context.Context) (gpuplugin.Inventory, error)
@@ -47,6 +47,53 @@ type GPU interface {
 	Resume(ctx context.Context, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error
 	// Undo returns every process to the state in which it was found
 	// (Process.State), whatever it is in now. It goes on after an error and
-	// returns all of them. Processes that have exited are no error.
+	// returns all of them. Processes that have exited are no error. With
+	// [gpuplugin.ErrLost] the container has to be ended.
 	Undo(ctx context.Context, procs []gpuplugin.Process) error
+}
+
+// Streamer is what a [GPU] does besides that moves the device memory of some
+// processes (Process.Split) itself, apart from them: it stays where it is while
+// they are saved, and goes to files of its own.
+type Streamer interface {
+	// Park, between Lock and Suspend, takes the device memory of the split
+	// processes out of them: of all or, on error, of none (each is back in the
+	// state in which it was found). Resume and Undo give it back.
+	Park(ctx context.Context, procs []gpuplugin.Process) error
+	// Copy copies what is parked within the devices, and tells whether there was
+	// room for it: then Save saves the copy, and the processes can have theirs
+	// back meanwhile.
+	Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error)
+	// Save writes what was parked, or the copy, to files in dir that are named
+	// hetgpu-mem*.img (docs/formats.md), and returns when they are on disk.
+	Save(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Stored, error)
+	// Load reads what Save wrote, onto the devices of the map, and verifies it.
+	// The processes are those that were saved, in their order, and are known by
+	// their Key alone: their restore goes on meanwhile. Resume gives them what
+	// was loaded.
+	Load(ctx context.Context, dir string, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error
+	// Drop forgets all that it holds of the container's device memory.
+	Drop(ctx context.Context) error
+}
+
+// resident is the [Streamer] of an engine that leaves device memory to the
+// driver, so that it has no process to stream.
+type resident struct{}
+
+func (resident) Park(context.Context, []gpuplugin.Process) error         { return nil }
+func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error) { return true, nil }
+func (resident) Save(context.Context, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
+	return gpuplugin.Stored{}, nil
+}
+
+func (resident) Load(context.Context, string, []gpuplugin.Process, gpuplugin.DeviceMap) error {
+	return nil
+}
+func (resident) Drop(context.Context) error { return nil }
+
+func streamer(g GPU) Streamer {
+	if s, ok := g.(Streamer); ok {
+		return s
+	}
+	return resident{}
 }

@@ -20,7 +20,10 @@ const (
 	PhasePreflight = "preflight"
 	PhaseThaw      = "thaw"
 	PhaseLock      = "gpu-lock"
+	PhasePark      = "gpu-park"
 	PhaseSuspend   = "gpu-suspend"
+	PhaseCopy      = "gpu-copy"
+	PhaseDrain     = "gpu-drain"
 	PhaseFreeze    = "freeze"
 	PhaseDump      = "dump"
 	PhaseResume    = "gpu-resume"
@@ -28,6 +31,7 @@ const (
 	PhaseManifest  = "manifest"
 	PhaseKill      = "kill"
 	PhaseVerify    = "verify"
+	PhaseLoad      = "gpu-load"
 )
 
 // phases measures the steps of an operation.

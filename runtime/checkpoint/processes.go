@@ -146,10 +146,11 @@ func (p procfs) anonymous(pids []int) (uint64, error) {
 	return sum, nil
 }
 
-// describe makes the manifest's list of the processes that hold GPU state.
-func (p procfs) describe(procs []gpuplugin.Process) ([]snapshot.Process, error) {
+// describe makes the manifest's list of the processes that hold GPU state, some
+// of which are split or none, and gives each its key.
+func (p procfs) describe(procs []gpuplugin.Process, split bool) ([]snapshot.Process, error) {
 	list := make([]snapshot.Process, 0, len(procs))
-	for _, proc := range procs {
+	for i, proc := range procs {
 		ns, err := p.nsPIDs(proc.PID)
 		if err != nil {
 			return nil, err
@@ -163,9 +164,39 @@ func (p procfs) describe(procs []gpuplugin.Process) ([]snapshot.Process, error) 
 		if state == gpuplugin.StateLocked {
 			state = gpuplugin.StateRunning
 		}
-		list = append(list, snapshot.Process{NSPIDs: ns, Command: strings.TrimSpace(string(comm)), State: state})
+		procs[i].Key = key(ns)
+		saved := snapshot.Process{NSPIDs: ns, Command: strings.TrimSpace(string(comm)), State: state}
+		switch {
+		case proc.Split:
+			saved.Memory = snapshot.MemorySplit
+		case split:
+			saved.Memory = snapshot.MemoryDriver
+		}
+		list = append(list, saved)
 	}
 	return list, nil
+}
+
+// key is a process's name in its container: it keeps its PIDs there.
+func key(ns []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ns), " ", "."), "[]")
+}
+
+// reason says why processes are not split that could have been, "" if there is
+// none.
+func reason(procs []gpuplugin.Process) string {
+	byReason := map[string][]string{}
+	for _, p := range procs {
+		if p.Reason != "" {
+			byReason[p.Reason] = append(byReason[p.Reason], p.Key)
+		}
+	}
+	var texts []string
+	for why, keys := range byReason {
+		texts = append(texts, fmt.Sprintf("process %s: %s", strings.Join(keys, ", "), why))
+	}
+	slices.Sort(texts)
+	return snapshot.Text(strings.Join(texts, "; "))
 }
 
 // find returns the host's PIDs of a manifest's processes among pids, in their
@@ -188,7 +219,14 @@ func (p procfs) find(saved []snapshot.Process, pids []int) ([]gpuplugin.Process,
 		if !ok {
 			return nil, fmt.Errorf("%w: process %v (%s) of the snapshot, which held GPU state, is not among them", ErrProcesses, s.NSPIDs, s.Command)
 		}
-		procs = append(procs, gpuplugin.Process{PID: pid, State: s.State})
+		proc := unplaced(s)
+		proc.PID = pid
+		procs = append(procs, proc)
 	}
 	return procs, nil
+}
+
+// unplaced is a manifest's process, which has no PID on this host yet.
+func unplaced(s snapshot.Process) gpuplugin.Process {
+	return gpuplugin.Process{State: s.State, Split: s.Memory == snapshot.MemorySplit, Key: key(s.NSPIDs)}
 }

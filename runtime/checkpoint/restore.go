@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -19,14 +21,24 @@ import (
 // reads one after the other what we read side by side, works on them.
 const beforehandBytes = 1 << 30
 
+// Target is the container into which a snapshot is restored, before it is there.
+type Target struct {
+	GPU GPU
+	// Minors are the numbers of the GPUs' device nodes that it can see.
+	Minors []int
+	// Library is what it has in front of the driver's library, nil for nothing.
+	Library *snapshot.Library
+}
+
 // Restore is a restore under way.
 type Restore struct {
 	snap    *snapshot.Snapshot // nil for a snapshot of the stock shim
+	target  Target
 	devices gpuplugin.DeviceMap
 
-	// images is the verification that goes on beside CRIU, nil if there is
-	// none: its context ends with the reason when it fails or is abandoned.
-	images  context.Context
+	// beside is what goes on beside CRIU, nil if there is nothing: its context
+	// ends with the reason when it fails or is abandoned.
+	beside  context.Context
 	abandon context.CancelCauseFunc
 	done    chan struct{}
 }
@@ -36,13 +48,13 @@ type Restore struct {
 // GPUs; one without a manifest, which the stock shim made, has none, or its GPU
 // state is lost, so it is refused for a container with GPUs.
 //
-// Large memory images are still being verified when Open returns: the caller
-// runs CRIU under [Restore.Context] and then calls [Restore.Finish] or, on
-// failure, [Restore.Close].
-func Open(ctx context.Context, dir string, gpu GPU, minors []int) (*Restore, error) {
+// Large memory images are still being verified when Open returns, and device
+// memory is being loaded: the caller runs CRIU under [Restore.Context] and then
+// calls [Restore.Finish]; and in any case [Restore.Close].
+func Open(ctx context.Context, dir string, t Target) (*Restore, error) {
 	snap, err := snapshot.Open(dir)
-	if errors.Is(err, snapshot.ErrNoManifest) && gpu.Engine() == snapshot.EngineNone {
-		return &Restore{}, nil
+	if errors.Is(err, snapshot.ErrNoManifest) && t.GPU.Engine() == snapshot.EngineNone {
+		return &Restore{target: t}, nil
 	}
 	if errors.Is(err, snapshot.ErrNoManifest) {
 		return nil, fmt.Errorf("%w: it was made without GPU state, and the container has a GPU; "+
@@ -51,8 +63,8 @@ func Open(ctx context.Context, dir string, gpu GPU, minors []int) (*Restore, err
 	if err != nil {
 		return nil, err
 	}
-	r := &Restore{snap: snap}
-	if r.devices, err = match(ctx, snap.Manifest, gpu, minors); err != nil {
+	r := &Restore{snap: snap, target: t}
+	if r.devices, err = t.match(ctx, snap.Manifest); err != nil {
 		return nil, err
 	}
 	if err := r.verify(ctx); err != nil {
@@ -62,45 +74,99 @@ func Open(ctx context.Context, dir string, gpu GPU, minors []int) (*Restore, err
 }
 
 // match tells whether this host and the container's devices can take m.
-func match(ctx context.Context, m *snapshot.Manifest, gpu GPU, minors []int) (gpuplugin.DeviceMap, error) {
+func (t Target) match(ctx context.Context, m *snapshot.Manifest) (gpuplugin.DeviceMap, error) {
 	if m.Host.Arch != runtime.GOARCH {
 		return nil, fmt.Errorf("%w: it was made on %s, and this is %s", ErrArchitecture, m.Host.Arch, runtime.GOARCH)
 	}
-	switch m.Engine {
-	case snapshot.EngineNone:
-		return nil, nil
-	case gpu.Engine():
-		saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: m.Devices}
-		return gpu.Match(ctx, saved, minors)
+	if err := t.matchLibrary(m.Library); err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: the snapshot has the GPU state of %d processes (engine %q), and the container's engine is %q: give it the GPUs that the saved one had",
-		gpuplugin.ErrIncompatible, len(m.Processes), m.Engine, gpu.Engine())
+	switch {
+	case m.Engine == snapshot.EngineNone:
+		return nil, nil
+	case m.Engine == t.GPU.Engine(), m.Engine == snapshot.EngineDriver && t.GPU.Engine() == snapshot.EngineSplit:
+		saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: m.Devices}
+		return t.GPU.Match(ctx, saved, t.Minors)
+	}
+	return nil, fmt.Errorf("%w: the snapshot has the GPU state of %d processes (engine %q), and the container's engine is %q: give it the GPUs that the saved one had, and the same engine",
+		gpuplugin.ErrIncompatible, len(m.Processes), m.Engine, t.GPU.Engine())
 }
 
-// verify checks the digests: all of them now, but for large memory images.
+// matchLibrary refuses what CRIU would refuse later, in other words: the
+// processes have the library's code in their memory, and its file mapped.
+func (t Target) matchLibrary(saved *snapshot.Library) error {
+	switch {
+	case saved == nil, t.Library != nil && *t.Library == *saved:
+		return nil
+	case t.Library == nil:
+		return fmt.Errorf("%w: its processes run libhetcuda (build %s), and the container has none: choose the split engine by the annotation io.hetgpu.engine, and install the library", ErrLibrary, saved.BuildID)
+	}
+	return fmt.Errorf("%w: its processes run libhetcuda's build %s, and build %s is installed: install the hetGPU that the snapshot was made with", ErrLibrary, saved.BuildID, t.Library.BuildID)
+}
+
+// verify checks the digests: all of them now, but for large memory images and
+// device memory.
 func (r *Restore) verify(ctx context.Context) error {
 	var pages int64
 	for _, f := range r.snap.Manifest.Files {
-		if snapshot.IsPages(f) {
+		if snapshot.IsPages(f) && f.CoveredBy == "" {
 			pages += f.Size
 		}
 	}
-	if pages <= beforehandBytes {
-		return r.snap.Verify(ctx, nil)
+	now := func(snapshot.File) bool { return true }
+	var beside []func(context.Context) error
+	if pages > beforehandBytes {
+		now = snapshot.IsMetadata
+		beside = append(beside, func(ctx context.Context) error { return r.snap.Verify(ctx, snapshot.IsPages) })
 	}
-	if err := r.snap.Verify(ctx, snapshot.IsMetadata); err != nil {
+	if err := r.snap.Verify(ctx, now); err != nil {
 		return err
 	}
+	index, err := r.snap.ReadMemory()
+	if err != nil {
+		return err
+	}
+	if index != nil {
+		beside = append(beside, r.load)
+	}
+	r.begin(ctx, beside)
+	return nil
+}
+
+// begin does what is done beside CRIU.
+func (r *Restore) begin(ctx context.Context, beside []func(context.Context) error) {
+	if len(beside) == 0 {
+		return
+	}
 	// It outlives the request that began it: containerd's Start follows.
-	r.images, r.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.beside, r.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.done = make(chan struct{})
 	go func() {
 		defer close(r.done)
-		if err := r.snap.Verify(r.images, snapshot.IsPages); err != nil {
-			r.abandon(err)
+		var group errgroup.Group
+		for _, do := range beside {
+			group.Go(func() error {
+				err := do(r.beside)
+				if err != nil {
+					r.abandon(err)
+				}
+				return err
+			})
 		}
+		_ = group.Wait() // the first error is the context's cause
 	}()
-	return nil
+}
+
+// load reads the device memory, for processes that are not there yet.
+func (r *Restore) load(ctx context.Context) error {
+	var procs []gpuplugin.Process
+	for _, p := range r.snap.Manifest.Processes {
+		procs = append(procs, unplaced(p))
+	}
+	var p phases
+	return p.run(ctx, PhaseLoad, func(ctx context.Context) error {
+		return streamer(r.target.GPU).Load(ctx, r.snap.Dir, procs, r.devices)
+	})
 }
 
 // Manifest returns the snapshot's manifest, nil if it has none.
@@ -112,20 +178,25 @@ func (r *Restore) Manifest() *snapshot.Manifest {
 }
 
 // Context returns a context that ends with ctx, and at once when a memory image
-// turns out to be damaged: nothing must come out of it then.
+// turns out to be damaged, or device memory can't be loaded: nothing must come
+// out of it then.
 func (r *Restore) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if r.images != nil {
-		context.AfterFunc(r.images, func() { cancel(context.Cause(r.images)) })
+	if r.beside != nil {
+		context.AfterFunc(r.beside, func() { cancel(context.Cause(r.beside)) })
 	}
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// Close abandons the restore. It is harmless after Finish.
-func (r *Restore) Close() {
-	if r.images != nil {
-		r.abandon(errors.New("the restore was abandoned"))
+// Close abandons the restore, and frees the device memory that no process has
+// taken. It is harmless after Finish.
+func (r *Restore) Close(ctx context.Context) {
+	if r.beside == nil {
+		return
 	}
+	r.abandon(errors.New("the restore was abandoned"))
+	<-r.done
+	drop(ctx, streamer(r.target.GPU))
 }
 
 // HasGPU tells whether the snapshot has GPU state, so that [Restore.Finish] has
@@ -134,10 +205,11 @@ func (r *Restore) HasGPU() bool {
 	return r.snap != nil && r.snap.Manifest.Engine != snapshot.EngineNone
 }
 
-// Verified waits until all images have proved to be whole. On error the
-// container must be ended: what came out of them is not what was saved.
+// Verified waits until all images have proved to be whole, and device memory is
+// where it belongs. On error the container must be ended: what came out of them
+// is not what was saved.
 func (r *Restore) Verified(ctx context.Context) error {
-	if r.images == nil {
+	if r.beside == nil {
 		return nil
 	}
 	var p phases
@@ -164,14 +236,14 @@ func (r *Restore) Finish(ctx context.Context, c *Container) error {
 func (r *Restore) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
-		return r.imagesErr()
+		return r.besideErr()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// imagesErr is why the memory images can't be used, nil if they can.
-func (r *Restore) imagesErr() error { return context.Cause(r.images) }
+// besideErr is why what came out of CRIU can't be used, nil if it can.
+func (r *Restore) besideErr() error { return context.Cause(r.beside) }
 
 // processes finds the snapshot's processes among the restored ones, and checks
 // that the driver knows exactly these, each with its GPU state in its memory.

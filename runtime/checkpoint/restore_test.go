@@ -45,11 +45,11 @@ func restored(t *testing.T) *world {
 
 func TestRestore(t *testing.T) {
 	dir, w := saved(t), restored(t)
-	r, err := Open(t.Context(), dir, gpu{w}, nil)
+	r, err := Open(t.Context(), dir, Target{GPU: gpu{w}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer r.Close(t.Context())
 	if r.Manifest().Container.ID != "c" {
 		t.Errorf("manifest is of %q", r.Manifest().Container.ID)
 	}
@@ -92,7 +92,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, w := saved(t), restored(t)
 			g := tc.spoil(t, dir, w)
-			if _, err := Open(t.Context(), dir, g, nil); !errors.Is(err, tc.want) {
+			if _, err := Open(t.Context(), dir, Target{GPU: g}); !errors.Is(err, tc.want) {
 				t.Errorf("error is %v, want %v", err, tc.want)
 			}
 			if w.called("resume") {
@@ -108,7 +108,7 @@ func TestOpenWithoutManifest(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, snapshot.ManifestName)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(t.Context(), dir, gpuplugin.None{}, nil)
+	r, err := Open(t.Context(), dir, Target{GPU: gpuplugin.None{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestFinishRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, w := saved(t), restored(t)
-			r, err := Open(t.Context(), dir, gpu{w}, nil)
+			r, err := Open(t.Context(), dir, Target{GPU: gpu{w}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestLargeImages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := Open(t.Context(), dir, gpu{w}, nil)
+		r, err := Open(t.Context(), dir, Target{GPU: gpu{w}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,6 +189,6 @@ func TestLargeImages(t *testing.T) {
 			t.Errorf("damaged %t: calls are %v", damaged, w.calls)
 		}
 		cancel()
-		r.Close()
+		r.Close(t.Context())
 	}
 }

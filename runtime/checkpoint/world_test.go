@@ -41,6 +41,7 @@ type world struct {
 	killed, settle bool
 	// pages is the size of the memory image, if it is not to be tiny.
 	pages int64
+	memory
 }
 
 var errFault = errors.New("fault")
@@ -74,11 +75,13 @@ func (w *world) process(pid, parent int, ns string) {
 }
 
 func (w *world) container() *Container {
-	return &Container{Init: 100, GPU: gpu{w}, Cgroup: freezer{w}, Runtime: cpu{w}, proc: procfs(w.proc)}
+	return &Container{Init: 100, GPU: w.gpu(), Cgroup: freezer{w}, Runtime: cpu{w}, proc: procfs(w.proc)}
 }
 
 // call writes a call down and returns the error that was planned for it.
 func (w *world) call(ctx context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.count[name]++
 	w.calls = append(w.calls, name)
 	nth := fmt.Sprintf("%s %d", name, w.count[name])
@@ -91,7 +94,11 @@ func (w *world) call(ctx context.Context, name string) error {
 	return ctx.Err()
 }
 
-func (w *world) called(name string) bool { return slices.Contains(w.calls, name) }
+func (w *world) called(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.calls, name)
+}
 
 type freezer struct{ *world }
 
@@ -137,6 +144,7 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 			c.t.Errorf("process %d is %s at the dump", pid, state)
 		}
 	}
+	c.checkAway()
 	c.dumped = d
 	if err := os.MkdirAll(d.Dir, 0o700); err != nil {
 		return err

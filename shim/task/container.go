@@ -128,7 +128,7 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 	}
 	c.readSpec(spec)
 	if err := spec.Save(); err != nil {
-		c.abandonRestore()
+		c.abandonRestore(ctx)
 		return nil, err
 	}
 	return c, nil

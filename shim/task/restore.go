@@ -37,7 +37,7 @@ func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Sp
 		return err
 	}
 	var err error
-	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, c.gpu, c.gpus.NVIDIAMinors); err != nil {
+	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, checkpoint.Target{GPU: c.gpu, Minors: c.gpus.NVIDIAMinors}); err != nil {
 		return err
 	}
 	old := ""
@@ -49,9 +49,9 @@ func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Sp
 }
 
 // abandonRestore ends what prepareRestore left going on.
-func (c *container) abandonRestore() {
+func (c *container) abandonRestore(ctx context.Context) {
 	if c.restore != nil {
-		c.restore.Close()
+		c.restore.Close(ctx)
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.St
 		return nil, err
 	}
 	defer end()
-	defer c.restore.Close()
+	defer c.restore.Close(ctx)
 	resp, err := s.restore(ctx, c, r)
 	if err != nil {
 		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Error("restore failed")

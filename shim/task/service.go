@@ -84,7 +84,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	}
 	resp, err := s.TTRPCTaskService.Create(ctx, r)
 	if err != nil {
-		c.abandonRestore()
+		c.abandonRestore(ctx)
 		return nil, err
 	}
 	c.setPID(int(resp.Pid))
@@ -166,7 +166,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	delete(s.containers, r.ID)
 	s.mu.Unlock()
 	if c != nil {
-		c.abandonRestore()
+		c.abandonRestore(ctx)
 		c.endGuard(ctx)
 	}
 	return resp, nil

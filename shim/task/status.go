@@ -20,16 +20,19 @@ import (
 
 // classes says which status an error of ours becomes; the first that fits.
 var classes = []struct{ err, class error }{
+	{gpuplugin.ErrLost, errdefs.ErrDataLoss},
 	{gpuplugin.ErrUnsupported, errdefs.ErrFailedPrecondition},
 	{gpuplugin.ErrIncompatible, errdefs.ErrFailedPrecondition},
 	{gpuplugin.ErrUnknownState, errdefs.ErrFailedPrecondition},
 	// Not errdefs.ErrUnavailable, which says that containerd is.
 	{gpuplugin.ErrUnavailable, errdefs.ErrFailedPrecondition},
+	{gpuplugin.ErrDamaged, errdefs.ErrDataLoss},
 	{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
 	{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
 	{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrLibrary, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
 	{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/log"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+)
+
+// save dumps the container, which stands still, moves its device memory
+// meanwhile, and lets it go on or ends it.
+func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
+	follower, err := snapshot.Follow(ctx, s.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PhaseDump, err)
+	}
+	defer follower.Stop()
+	memory := s.drain(ctx)
+	defer memory.stop()
+	dump := s.Dump
+	// CRIU ends the processes only where their connections have to be kept:
+	// else they end after the manifest is on disk, so that no failure costs
+	// both the container and the snapshot.
+	dump.Exit = s.Exit && s.TCPEstablished
+	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
+		return nil, err
+	}
+	if dump.Exit {
+		// The snapshot is all that is left of it, so it is finished even if
+		// nobody waits for it any more.
+		s.undo.steps = nil
+		ctx = context.WithoutCancel(ctx)
+	}
+	m := &s.Manifest
+	m.Engine, m.Created = s.engine(), time.Now()
+	// The rest of the files, when no more are written.
+	seal := func(ctx context.Context) (p phases, err error) {
+		if m.Memory, err = memory.wait(ctx); err != nil {
+			return p, err
+		}
+		p.done = memory.done
+		return p, p.run(ctx, PhaseSeal, func(ctx context.Context) (err error) {
+			m.Files, err = follower.Seal(ctx)
+			return err
+		})
+	}
+	if s.Exit {
+		err = s.end(ctx, seal, dump.Exit)
+	} else {
+		err = s.goOn(ctx, memory, seal)
+	}
+	m.Phases = s.done
+	return m, err
+}
+
+// dump runs CRIU to its end, also if nobody wants the dump any more: while it
+// works, its code is in the processes, and one that it leaves there when it is
+// killed may not survive. Only the time-out kills it, or the container's end.
+func (s *saving) dump(ctx context.Context, d runc.Dump) error {
+	dctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, ErrEnding) || errors.Is(cause, errTimeout) {
+			cancel(cause)
+		}
+	})
+	defer stop()
+	if err := s.Runtime.Checkpoint(dctx, d); err != nil || d.Exit {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// engine is the manifest's word for what was done.
+func (s *saving) engine() string {
+	switch {
+	case len(s.procs) == 0:
+		return snapshot.EngineNone
+	case s.GPU.Engine() == snapshot.EngineSplit && !s.split():
+		return snapshot.EngineDriver
+	}
+	return s.GPU.Engine()
+}
+
+// sealer finishes the snapshot's files, and tells how long it took.
+type sealer func(context.Context) (phases, error)
+
+// end seals the snapshot and ends the container.
+func (s *saving) end(ctx context.Context, seal sealer, ended bool) error {
+	sealing, err := seal(ctx)
+	s.done = append(s.done, sealing.done...)
+	if err == nil {
+		err = s.writeManifest(ctx)
+	}
+	if err != nil && !ended {
+		return err
+	}
+	// CRIU ends what it dumps: a process that entered by exec is left, frozen.
+	kill := s.run(ctx, PhaseKill, s.Cgroup.Kill)
+	if kill != nil && !s.procfs().alive(s.Init) {
+		// The snapshot is all that is left of it.
+		s.undo.steps = nil
+	}
+	s.apart = s.apart && kill != nil
+	return errors.Join(err, kill)
+}
+
+// goOn brings the GPUs back while the snapshot is finished, and the container
+// into the state in which it was found. Device memory goes back when there is a
+// copy of it, or when it was saved.
+func (s *saving) goOn(ctx context.Context, memory *drain, seal sealer) error {
+	if err := memory.free(ctx); err != nil {
+		return err
+	}
+	var sealing phases
+	var group errgroup.Group
+	// To its end: if the container does not come back, this is its only copy.
+	whole, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
+	group.Go(func() (err error) {
+		sealing, err = seal(whole)
+		return err
+	})
+	// Once the dump is complete, the way forward and the way back are one and
+	// the same; it is gone even if the seal fails.
+	resumeErr := s.resume(ctx)
+	if resumeErr == nil {
+		defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
+	}
+	sealErr := group.Wait()
+	s.done = append(s.done, sealing.done...)
+	if sealErr != nil {
+		return errors.Join(sealErr, resumeErr)
+	}
+	if resumeErr == nil && ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), s.trouble)
+	}
+	if err := s.writeManifest(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(err, resumeErr, s.trouble)
+	}
+	if resumeErr != nil {
+		// The only good copy of the state may be this one.
+		s.undo.steps = nil
+		return fmt.Errorf("the container could not be brought back; its snapshot in %s is complete and was kept (containerd removes a directory that it chose itself): %w", s.Dir, resumeErr)
+	}
+	return nil
+}
+
+// resume undoes the stop, step by step. What it did is dropped from the way
+// back; only the removal of the images stays there.
+func (s *saving) resume(ctx context.Context) error {
+	images := s.undo.steps[:1:1]
+	stopped := rollback{steps: s.undo.steps[1:], timeout: s.undo.timeout}
+	s.undo.steps = images
+	if len(s.procs) == 0 {
+		return stopped.run(ctx)
+	}
+	err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw)
+	if err == nil {
+		err = s.run(ctx, PhaseResume, func(ctx context.Context) error { return s.GPU.Resume(ctx, s.procs, nil) })
+		s.apart = s.apart && err != nil
+	}
+	if err == nil && s.frozen {
+		err = s.run(ctx, PhaseFreeze, s.refreeze)
+	}
+	if err == nil {
+		return nil
+	}
+	if again := stopped.run(ctx); again != nil {
+		return errors.Join(err, again)
+	}
+	s.trouble = err
+	log.G(ctx).WithError(err).Warn("the container is back, at the second try")
+	return nil
+}
+
+func (s *saving) writeManifest(ctx context.Context) error {
+	s.Manifest.Phases = s.done
+	return s.run(ctx, PhaseManifest, func(ctx context.Context) error { return snapshot.Write(ctx, s.Dir, &s.Manifest) })
+}
