@@ -434,6 +434,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned int count, CUstream stream);
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address, size_t size,
+			     unsigned long long flags);
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t offset, CUmemGenericAllocationHandle memory,
 			    size_t memory_offset, size_t size, unsigned long long flags);
 

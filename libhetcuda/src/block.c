@@ -39,11 +39,11 @@ static struct chunk *make_chunk(struct context *c, CUdeviceptr address, size_t s
 		.allocFlags.gpuDirectRDMACapable = *rdma,
 	};
 	struct chunk *k = NULL;
-	*result = chunk_create(&k, size, &prop);
+	*result = chunk_create(&k, size, &prop, 0);
 	if (*result != CUDA_SUCCESS && *result != CUDA_ERROR_OUT_OF_MEMORY && *rdma) {
 		// A device may claim more than the machine around it can do.
 		prop.allocFlags.gpuDirectRDMACapable = 0;
-		*result = chunk_create(&k, size, &prop);
+		*result = chunk_create(&k, size, &prop, 0);
 		*rdma = *result != CUDA_SUCCESS;
 	}
 	if (*result != CUDA_SUCCESS)

@@ -18,12 +18,12 @@ uint64_t new_id(void)
 	return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
-CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationProp *prop)
+CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct chunk *c = calloc(1, sizeof *c);
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = REAL(cuMemCreate)(&c->handle, size, prop, 0);
+	CUresult r = REAL(cuMemCreate)(&c->handle, size, prop, flags);
 	if (r != CUDA_SUCCESS) {
 		free(c);
 		return r;

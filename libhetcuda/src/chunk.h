@@ -40,7 +40,7 @@ struct chunk {
 	struct mapping *mappings;
 	struct mapping own; // of memory of cuMemAlloc: the only one
 
-	bool parkable; // else the driver's own checkpoint has to carry it
+	bool parkable; // in the list of all; else the driver's own checkpoint carries it
 	bool exported; // by the program: another process may have it
 	bool imported; // by the program: another process made it
 	bool parked;
@@ -50,18 +50,19 @@ struct chunk {
 	uint64_t name;      // what the program calls it; 0: nothing
 	size_t references;  // that the program holds
 	unsigned calls;     // under way, with the handle in hand
-	CUmemAllocationHandleType asked; // handle types that the program asked for
+	unsigned int asked; // handle types that the program asked for
 };
 
-// All chunks that exist; the lock (books.h) guards them. What they come to can
+// All chunks that can be parked; the lock (books.h) guards them. What they come to can
 // be read without it: it may be held by a thread that waits for a driver that is
 // locked.
 extern struct chunk *chunks;
 extern _Atomic uint32_t chunk_count;
 extern _Atomic uint64_t chunk_bytes;
 
-// chunk_create makes physical memory. It is in no list yet.
-CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationProp *prop);
+// chunk_create makes physical memory, with the driver's flags. It is in no list
+// yet.
+CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationProp *prop, unsigned long long flags);
 
 // chunk_destroy releases it; not mapped, in no list.
 CUresult chunk_destroy(struct chunk *c);

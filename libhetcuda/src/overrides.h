@@ -25,12 +25,27 @@
 	X(cuCtxEnablePeerAccess) \
 	X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset_v2) \
+	X(cuMemAddressFree) \
 	X(cuMemAllocPitch_v2) \
 	X(cuMemAlloc_v2) \
+	X(cuMemCreate) \
+	X(cuMemExportToShareableHandle) \
 	X(cuMemFreeAsync) \
 	X(cuMemFreeAsync_ptsz) \
 	X(cuMemFree_v2) \
+	X(cuMemGetAccess) \
 	X(cuMemGetAddressRange_v2) \
+	X(cuMemGetAllocationPropertiesFromHandle) \
+	X(cuMemImportFromShareableHandle) \
+	X(cuMemMap) \
+	X(cuMemMapArrayAsync) \
+	X(cuMemMapArrayAsync_ptsz) \
+	X(cuMemRelease) \
+	X(cuMemRetainAllocationHandle) \
+	X(cuMemSetAccess) \
+	X(cuMemUnmap) \
+	X(cuMulticastBindAddr) \
+	X(cuMulticastBindMem) \
 	X(cuPointerGetAttribute) \
 	X(cuPointerGetAttributes) \
 	X(cuPointerSetAttribute) \

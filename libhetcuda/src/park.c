@@ -114,8 +114,7 @@ int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
 	if (!list)
 		return -ENOMEM;
 	for (struct chunk *c = chunks; c; c = c->next)
-		if (c->parkable)
-			list[count++] = c;
+		list[count++] = c;
 	qsort(list, count, sizeof *list, by_id);
 	*total = count;
 	return 0;

@@ -336,6 +336,12 @@ static CUresult f_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pr
 	return CUDA_SUCCESS;
 }
 
+static CUresult f_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+	(void)handle, (void)address;
+	return CUDA_ERROR_INVALID_VALUE; // the library knows all that is mapped
+}
+
 static CUresult f_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
 {
 	*flags = fake_access(address, location->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -610,7 +616,7 @@ static CUresult f_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 #define FAKES(X)                                                                                                      \
 	X(cuMemCreate) X(cuMemRelease) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuMemMap)  \
 	X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemGetAllocationGranularity)   \
-	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
+	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
 	X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Virtual memory management by the program, over a driver of software: handles
+// stay what they were while the driver's change.
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "chunk.h"
+#include "counters.h"
+#include "handles.h"
+#include "memory.h"
+#include "memory_fake.h"
+#include "overrides.h"
+#include "real.h"
+#include "window.h"
+
+#define GIB ((size_t)1 << 30)
+#define MIB ((size_t)1 << 20)
+
+static char text[HETCUDA_TEXT];
+
+static CUmemAllocationProp on_device(int device)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+	};
+}
+
+static const CUmemAccessDesc writing[] = {
+	{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+	{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+};
+
+// park lets go of everything and takes it back.
+static int park(void)
+{
+	struct hetcuda_chunk c[16];
+	int fd[16];
+	uint32_t n;
+	int r = hetcuda_memory_quiesce(1000, &n, text);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < n; i++)
+		OK(hetcuda_memory_export(i, &c[i], &fd[i], text));
+	OK(hetcuda_memory_commit(text));
+	for (uint32_t i = 0; i < n; i++)
+		OK(hetcuda_memory_take(&c[i], fd[i], text));
+	for (uint32_t i = 0; i < n; i++)
+		close(fd[i]);
+	OK(hetcuda_memory_take_finish(text));
+	return 0;
+}
+
+static void life(void)
+{
+	fake_start(2, 8 * GIB);
+	CUmemAllocationProp prop = on_device(0), got;
+	CUmemGenericAllocationHandle h, again;
+	CUdeviceptr va;
+	int fd = -1;
+	OK(hetcuda_cuMemCreate(&h, 4 * MIB, &prop, 0));
+	CHECK(handle_ours(h) && h >> 48 != 0);
+	CHECK(fake.handles == 1);
+	OK(hetcuda_cuMemGetAllocationPropertiesFromHandle(&got, h));
+	CHECK(got.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE && got.location.id == 0);
+	CHECK(hetcuda_cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_ERROR_INVALID_VALUE);
+	OK(REAL(cuMemAddressReserve)(&va, 64 * MIB, 0, 0, 0));
+	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, h, 0));
+	OK(hetcuda_cuMemSetAccess(va, 4 * MIB, writing, 1));
+	memset((void *)va, 5, 4 * MIB);
+	// Released, the memory lives as long as the mapping; its handle comes
+	// back from the address.
+	OK(hetcuda_cuMemRelease(h));
+	CHECK(hetcuda_cuMemRelease(h) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(hetcuda_cuMemMap(va + 8 * MIB, 4 * MIB, 0, h, 0) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(fake.handles == 1);
+	OK(hetcuda_cuMemRetainAllocationHandle(&again, (void *)(va + 3 * MIB)));
+	CHECK(handle_ours(again) && again != h);
+	OK(hetcuda_cuMemRetainAllocationHandle(&h, (void *)va));
+	CHECK(again == h);
+	OK(hetcuda_cuMemMap(va + 8 * MIB, 2 * MIB, 2 * MIB, h, 0));
+	OK(hetcuda_cuMemSetAccess(va + 8 * MIB, 2 * MIB, writing, 2));
+	CHECK(*(char *)(va + 8 * MIB) == 5);
+	OK(hetcuda_cuMemUnmap(va, 4 * MIB));
+	CHECK(hetcuda_cuMemUnmap(va, 4 * MIB) == CUDA_ERROR_INVALID_VALUE);
+	OK(hetcuda_cuMemRelease(h));
+	OK(hetcuda_cuMemRelease(h));
+	CHECK(fake.handles == 1 && chunk_count == 1);
+	CHECK(hetcuda_cuMemUnmap(va + 8 * MIB, 4 * MIB) == CUDA_ERROR_INVALID_VALUE);
+	OK(hetcuda_cuMemUnmap(va + 8 * MIB, 2 * MIB));
+	CHECK(fake.handles == 0 && fake.maps == 0 && chunk_count == 0);
+	CHECK(hetcuda_cuMemRetainAllocationHandle(&h, (void *)0x1234) != CUDA_SUCCESS);
+	// What cuMemAlloc returned is no mapping of the program's.
+	fake_context(0);
+	CUdeviceptr a;
+	OK(hetcuda_cuMemAlloc_v2(&a, 3 * MIB));
+	CHECK(hetcuda_cuMemRetainAllocationHandle(&h, (void *)a) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(hetcuda_cuMemUnmap(a, 4 * MIB) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(hetcuda_cuMemSetAccess(a, 4 * MIB, writing, 1) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(hetcuda_cuMemAddressFree(0x200000000000, (size_t)1 << 40) == CUDA_ERROR_INVALID_VALUE);
+	OK(hetcuda_cuMemFree_v2(a));
+	OK(hetcuda_cuMemAddressFree(va, 64 * MIB));
+}
+
+static void parked(void)
+{
+	fake_start(2, 8 * GIB);
+	CUmemAllocationProp prop = on_device(0);
+	CUmemGenericAllocationHandle h[3];
+	CUdeviceptr va;
+	OK(REAL(cuMemAddressReserve)(&va, 64 * MIB, 0, 0, 0));
+	for (int i = 0; i < 3; i++)
+		OK(hetcuda_cuMemCreate(&h[i], 4 * MIB, &prop, 0));
+	// One mapped twice, one mapped in part, one nowhere.
+	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, h[0], 0));
+	OK(hetcuda_cuMemMap(va + 4 * MIB, 2 * MIB, 2 * MIB, h[1], 0));
+	OK(hetcuda_cuMemMap(va + 16 * MIB, 4 * MIB, 0, h[0], 0));
+	OK(hetcuda_cuMemSetAccess(va, 6 * MIB, writing, 1));
+	OK(hetcuda_cuMemSetAccess(va + 16 * MIB, 4 * MIB, writing, 2));
+	memset((void *)va, 1, 4 * MIB);
+	memset((void *)(va + 4 * MIB), 2, 2 * MIB);
+	for (int i = 0; i < 3; i++) {
+		OK(park());
+		CHECK(*(char *)(va + 4 * MIB - 1) == 1 + i && *(char *)(va + 20 * MIB - 1) == 1 + i && *(char *)(va + 4 * MIB) == 2);
+		CHECK(fake_access(va, 0) && !fake_access(va, 1) && fake_access(va + 16 * MIB, 1));
+		memset((void *)(va + 16 * MIB), 2 + i, 4 * MIB); // the other mapping sees it
+	}
+	OK(hetcuda_cuMemMap(va + 32 * MIB, 4 * MIB, 0, h[2], 0));
+	OK(hetcuda_cuMemUnmap(va + 32 * MIB, 4 * MIB));
+	CUmemGenericAllocationHandle again;
+	OK(hetcuda_cuMemRetainAllocationHandle(&again, (void *)va));
+	CHECK(again == h[0]);
+	OK(hetcuda_cuMemRelease(again));
+	OK(hetcuda_cuMemUnmap(va, 6 * MIB)); // two mappings at once
+	OK(hetcuda_cuMemUnmap(va + 16 * MIB, 4 * MIB));
+	for (int i = 0; i < 3; i++)
+		OK(hetcuda_cuMemRelease(h[i]));
+	CHECK(fake.handles == 0 && fake.maps == 0 && chunk_count == 0 && chunk_bytes == 0);
+}
+
+// What other processes have, or gave, can't be taken from this one alone; what
+// can't be exported is left where it is.
+static void others(void)
+{
+	fake_start(1, 8 * GIB);
+	CUmemAllocationProp prop = on_device(0), numa = on_device(0);
+	CUmemGenericAllocationHandle shared, imported, host;
+	int fd;
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	OK(hetcuda_cuMemCreate(&shared, 4 * MIB, &prop, 0));
+	OK(park());
+	OK(hetcuda_cuMemExportToShareableHandle(&fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	text[0] = 0;
+	CHECK(park() == -ENOTSUP && strstr(text, "shares device memory"));
+	OK(hetcuda_cuMemRelease(shared));
+	OK(park());
+	OK(hetcuda_cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	CHECK(handle_ours(imported) && park() == -ENOTSUP);
+	CUdeviceptr va;
+	OK(REAL(cuMemAddressReserve)(&va, 64 * MIB, 0, 0, 0));
+	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, imported, 0));
+	OK(hetcuda_cuMemRelease(imported));
+	CHECK(park() == -ENOTSUP);
+	OK(hetcuda_cuMemUnmap(va, 4 * MIB));
+	OK(park());
+	numa.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+	OK(hetcuda_cuMemCreate(&host, 4 * MIB, &numa, 0));
+	CHECK(chunk_count == 0 && COUNTED(fixed) == 1);
+	OK(park());
+	CHECK(fake.handles == 1);
+	OK(hetcuda_cuMemRelease(host));
+	CHECK(fake.handles == 0);
+	// Multicast and whatever else we don't know pass.
+	CHECK(hetcuda_cuMemRelease(12345) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void failures(void)
+{
+	fake_start(1, 8 * GIB);
+	CUmemAllocationProp prop = on_device(0);
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+	OK(REAL(cuMemAddressReserve)(&va, 64 * MIB, 0, 0, 0));
+	for (unsigned n = 1; n < 10; n++) {
+		fake.fail = "";
+		fake.with = CUDA_ERROR_OUT_OF_MEMORY;
+		fake.nth = n;
+		bool created = hetcuda_cuMemCreate(&h, 4 * MIB, &prop, 0) == CUDA_SUCCESS;
+		bool mapped = created && hetcuda_cuMemMap(va, 4 * MIB, 0, h, 0) == CUDA_SUCCESS;
+		bool usable = mapped && hetcuda_cuMemSetAccess(va, 4 * MIB, writing, 1) == CUDA_SUCCESS;
+		if (mapped && hetcuda_cuMemUnmap(va, 4 * MIB) != CUDA_SUCCESS) {
+			CHECK(chunks && chunks->mappings && fake.maps == 1);
+			if (usable)
+				memset((void *)va, 1, 4 * MIB);
+			OK(hetcuda_cuMemUnmap(va, 4 * MIB));
+		}
+		if (created)
+			hetcuda_cuMemRelease(h);
+		fake.nth = 0;
+		CHECK(chunk_count == 0 && fake.maps == 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"life", life}, {"parked", parked}, {"others", others}, {"failures", failures}, {0},
+	};
+	return run_tests(tests, argc, argv);
+}
