@@ -21,13 +21,14 @@
 // copied while another is.
 #define CHUNK ((size_t)1 << 30)
 
+// Written under the lock (books.h), read without.
 struct block_stats {
-	uint64_t allocations; // of the program that live
-	uint64_t asked;       // bytes that it asked for in them
-	uint64_t held;        // bytes of memory behind them
+	_Atomic uint64_t allocations; // of the program that live
+	_Atomic uint64_t asked;       // bytes that it asked for in them
+	_Atomic uint64_t held;        // bytes of memory behind them; the rest is waste
 };
 
-extern struct block_stats block_stats; // Lock: books
+extern struct block_stats block_stats;
 
 // block_take serves an allocation; CUDA_ERROR_OUT_OF_MEMORY is the driver's or
 // ours. The context is busy, the lock not held.

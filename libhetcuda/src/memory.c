@@ -13,8 +13,6 @@
 #include "real.h"
 #include "window.h"
 
-struct counters counters;
-
 // Frees that can't be carried out while a stream is being captured.
 static struct extent *deferred;
 

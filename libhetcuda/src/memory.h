@@ -35,6 +35,12 @@ void hetcuda_memory_start(void);
 void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes);
 
 /*
+ * What there is, and what the driver keeps beside it, in a line for people of
+ * at most HETCUDA_TEXT bytes. Like count, it waits for nothing.
+ */
+void hetcuda_memory_describe(char *text);
+
+/*
  * Waits until no GPU work is running or queued in any context of the process,
  * -ETIMEDOUT if that takes longer. Afterwards the chunks are numbered from 0 to
  * count - 1, and stay so until commit or abandon.

@@ -21,6 +21,11 @@ WEAK void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes)
 	*bytes = 0;
 }
 
+WEAK void hetcuda_memory_describe(char *text)
+{
+	*text = 0;
+}
+
 WEAK int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text)
 {
 	(void)timeout_ms;

@@ -26,8 +26,17 @@
 	X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset_v2) \
 	X(cuMemAddressFree) \
+	X(cuIpcGetMemHandle) \
+	X(cuIpcOpenMemHandle_v2) \
+	X(cuMemAllocAsync) \
+	X(cuMemAllocAsync_ptsz) \
+	X(cuMemAllocFromPoolAsync) \
+	X(cuMemAllocFromPoolAsync_ptsz) \
+	X(cuMemAllocHost_v2) \
 	X(cuMemAllocPitch_v2) \
 	X(cuMemAlloc_v2) \
+	X(cuMemHostAlloc) \
+	X(cuMemHostRegister_v2) \
 	X(cuMemCreate) \
 	X(cuMemExportToShareableHandle) \
 	X(cuMemFreeAsync) \

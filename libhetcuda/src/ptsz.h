@@ -13,6 +13,7 @@ __typeof__(cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph_ptsz;
 __typeof__(cuStreamEndCapture) cuStreamEndCapture_ptsz;
 __typeof__(cuStreamSynchronize) cuStreamSynchronize_ptsz;
 __typeof__(cuMemAllocAsync) cuMemAllocAsync_ptsz;
+__typeof__(cuMemAllocFromPoolAsync) cuMemAllocFromPoolAsync_ptsz;
 __typeof__(cuMemFreeAsync) cuMemFreeAsync_ptsz;
 __typeof__(cuMemMapArrayAsync) cuMemMapArrayAsync_ptsz;
 

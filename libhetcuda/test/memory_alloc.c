@@ -58,6 +58,9 @@ static void simple(void)
 	memset((void *)a, 1, 1);
 	memset((void *)b, 2, 513);
 	memset((void *)(c + 3 * GIB - 5), 3, 10); // across two chunks
+	char text[HETCUDA_TEXT];
+	hetcuda_memory_describe(text);
+	CHECK(strstr(text, "3 allocations, ") == text && !strstr(text, "driver"));
 	CHECK(hetcuda_cuMemFree_v2(a + 1) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(hetcuda_cuMemFree_v2(c + 2 * MIB) == CUDA_ERROR_INVALID_VALUE);
 	unsigned before = fake.syncs;

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What passes us by: memory that the driver keeps, and that its own checkpoint
+// has to carry or refuses. Only counted.
+#include "counters.h"
+
+#include <stdio.h>
+
+#include "block.h"
+#include "memory.h"
+#include "overrides.h"
+#include "real.h"
+#include "window.h"
+
+struct counters counters;
+
+static CUresult host(CUresult r)
+{
+	if (r == CUDA_SUCCESS)
+		COUNT(host);
+	return r;
+}
+
+static CUresult async(CUresult r)
+{
+	if (r == CUDA_SUCCESS)
+		COUNT(async);
+	return r;
+}
+
+CUresult hetcuda_cuMemAllocHost_v2(void **address, size_t size)
+{
+	return host(REAL(cuMemAllocHost)(address, size));
+}
+
+CUresult hetcuda_cuMemHostAlloc(void **address, size_t size, unsigned int flags)
+{
+	return host(REAL(cuMemHostAlloc)(address, size, flags));
+}
+
+CUresult hetcuda_cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
+{
+	return host(REAL(cuMemHostRegister)(address, size, flags));
+}
+
+CUresult hetcuda_cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	return async(REAL(cuMemAllocAsync)(address, size, stream));
+}
+
+CUresult hetcuda_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	return async(REAL(cuMemAllocAsync_ptsz)(address, size, stream));
+}
+
+CUresult hetcuda_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	return async(REAL(cuMemAllocFromPoolAsync)(address, size, pool, stream));
+}
+
+CUresult hetcuda_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	return async(REAL(cuMemAllocFromPoolAsync_ptsz)(address, size, pool, stream));
+}
+
+CUresult hetcuda_cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+	COUNT(ipc);
+	return REAL(cuIpcOpenMemHandle)(address, handle, flags);
+}
+
+// To the driver what cuMemAlloc returned is mapped memory, and it refuses to
+// name that.
+CUresult hetcuda_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+	COUNT(ipc);
+	return REAL(cuIpcGetMemHandle)(handle, address);
+}
+
+void hetcuda_memory_describe(char *text)
+{
+	const struct {
+		const char *what;
+		uint64_t count;
+	} beside[] = {
+		{"managed", (uint64_t)COUNTED(managed)},   {"imported", (uint64_t)COUNTED(imported)},
+		{"exported", (uint64_t)COUNTED(exported)}, {"served by the driver", COUNTED(driver)},
+		{"fixed", COUNTED(fixed)},                 {"stream-ordered", COUNTED(async)},
+		{"pinned host", COUNTED(host)},            {"IPC", COUNTED(ipc)},
+		{"unreleased", COUNTED(unreleased)},       {"windows elsewhere", window_stray()},
+	};
+	uint64_t held = atomic_load(&block_stats.held), asked = atomic_load(&block_stats.asked);
+	int n = snprintf(text, HETCUDA_TEXT, "%llu allocations, %llu bytes, %llu more held",
+			 (unsigned long long)atomic_load(&block_stats.allocations), (unsigned long long)asked,
+			 (unsigned long long)(held > asked ? held - asked : 0));
+	for (size_t i = 0; i < sizeof beside / sizeof *beside && n > 0 && n < HETCUDA_TEXT; i++)
+		if (beside[i].count)
+			n += snprintf(text + n, (size_t)(HETCUDA_TEXT - n), "; %s: %llu", beside[i].what,
+				      (unsigned long long)beside[i].count);
+}
