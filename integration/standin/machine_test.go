@@ -150,8 +150,14 @@ type toy struct {
 // start starts a toy in a session and process group of its own.
 func (b *bench) start(t *testing.T, attr *syscall.SysProcAttr, args ...string) *toy {
 	t.Helper()
+	return b.startProgram(t, attr, "toy", args...)
+}
+
+// startProgram starts another program that prints what a toy prints.
+func (b *bench) startProgram(t *testing.T, attr *syscall.SysProcAttr, program string, args ...string) *toy {
+	t.Helper()
 	y := &toy{
-		Cmd:    b.command(context.WithoutCancel(t.Context()), "toy", args...),
+		Cmd:    b.command(context.WithoutCancel(t.Context()), program, args...),
 		output: filepath.Join(t.TempDir(), "output"),
 		ended:  make(chan error, 1),
 	}

@@ -73,6 +73,10 @@ CUresult cuDriverGetVersion(int *version)
 	return CUDA_SUCCESS;
 }
 
+#undef cuGetProcAddress
+__attribute__((visibility("default"))) CUresult cuGetProcAddress(const char *symbol, void **function, int version,
+								 cuuint64_t flags);
+
 // since is the first CUDA version that has the function, driver the first
 // driver.
 static const struct {
@@ -106,4 +110,19 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 	if (*function)
 		*status = CU_GET_PROC_ADDRESS_SUCCESS;
 	return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// The form of CUDA 11.3 to 11.8.
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+	return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+}
+
+// No table is known: those that the CUDA runtime wants are not documented.
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	if (!table || !id)
+		return CUDA_ERROR_INVALID_VALUE;
+	*table = NULL;
+	return CUDA_ERROR_NOT_FOUND;
 }

@@ -8,6 +8,11 @@
 
 #include "process.h"
 
+enum {
+	GRID = 7, // where a kernel finds the number of its blocks, behind its parameters
+	MAX_PIECE = 2 << 20, // of hetgpu_digest
+};
+
 // get and put are how kernels read and write memory; what they may not is an
 // error that stays.
 static bool get(CUdeviceptr address, void *to, size_t size)
@@ -128,7 +133,56 @@ static bool run_beat(uint64_t *v)
 	return true;
 }
 
+// last_mix ends a digest.
+static uint64_t last_mix(uint64_t z)
+{
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+	z = (z ^ z >> 27) * 0x94D049BB133111EB;
+	return z ^ z >> 31;
+}
+
+// digest_of is memfile.DigestOf of internal/memfile, with the bitwise or of all
+// words in the third.
+static void digest_of(const uint64_t *words, uint64_t bytes, uint64_t result[4])
+{
+	uint64_t a = 0, b = 0, any = 0;
+	for (uint64_t i = 0; i < bytes / 8; i++) {
+		uint64_t p = (i + 1) * 0x9E3779B97F4A7C15, x = words[i] + p, y, z;
+		x = (x ^ x >> 32) * 0xBF58476D1CE4E5B9;
+		x ^= x >> 29;
+		y = (x + p) * 0x94D049BB133111EB;
+		z = (x ^ p) * 0xD6E8FEB86659FD93;
+		a += y ^ y >> 32;
+		b += z ^ z >> 32;
+		any |= words[i];
+	}
+	result[0] = last_mix(a + bytes);
+	result[1] = last_mix(b ^ bytes);
+	result[2] = any;
+	result[3] = 0;
+}
+
+// hetgpu_digest(list, results), one entry for each block of the grid: digests of
+// pieces of memory, as gpuplugin/nvidia/driver/digest.ptx has them. list has
+// {u64 address, bytes}, results {u64 a, b, any, 0}.
+static bool run_digest(uint64_t *v)
+{
+	for (uint64_t i = 0; i < v[GRID]; i++) {
+		uint64_t piece[2], result[4];
+		if (!get(v[0] + i * sizeof piece, piece, sizeof piece) || piece[1] > MAX_PIECE)
+			return ended(false);
+		CLEAN_FREE uint64_t *words = malloc(piece[1] + 1);
+		if (!words || !get(piece[0], words, piece[1]))
+			return ended(false);
+		digest_of(words, piece[1], result);
+		if (!put(v[1] + i * sizeof result, result, sizeof result))
+			return ended(false);
+	}
+	return ended(true);
+}
+
 static const struct CUfunc_st functions[] = {
+	{"hetgpu_digest", run_digest, (const unsigned char[]){8, 8, 0}},
 	{"add", run_add, (const unsigned char[]){8, 8, 4, 0}},
 	{"spin", run_spin, (const unsigned char[]){8, 0}},
 	{"meet", run_meet, (const unsigned char[]){8, 4, 4, 4, 0}},
@@ -150,6 +204,32 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 		return CUDA_ERROR_INVALID_PTX;
 	*module = (CUmodule)strdup(image);
 	return *module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
+{
+	(void)count;
+	(void)options;
+	(void)values;
+	return cuModuleLoadData(module, image);
+}
+
+// No module that is known has variables.
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+{
+	ENTER();
+	if ((!address && !size) || !module || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+	static const int values[] = {1024, 0, 0, 0, 16, 70, 90, 0};
+	if (!value || !function || (unsigned)attribute >= sizeof values / sizeof *values)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = values[attribute];
+	return CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
@@ -182,7 +262,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
 	(void)shared;
 	if (!function || !params || extra || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct work w = {.run = function->run};
+	struct work w = {.run = function->run, .params[GRID] = grid_x};
 	for (int i = 0; function->sizes[i]; i++)
 		memcpy(&w.params[i], params[i], function->sizes[i]);
 	return work_add(&w, stream, NULL);

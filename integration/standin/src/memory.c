@@ -204,6 +204,18 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	size_t row = (width + 511) / 512 * 512;
+	if (!pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16) || row < width ||
+	    height > SIZE_MAX / row)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = cuMemAlloc_v2(address, row * height);
+	if (r == CUDA_SUCCESS)
+		*pitch = row;
+	return r;
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
 	ENTER();
@@ -231,6 +243,19 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 		return CUDA_ERROR_INVALID_VALUE;
 	alloc_drop(a);
 	return CUDA_SUCCESS;
+}
+
+// Allocations in the order of a stream: what is there now will be there then.
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	(void)stream;
+	return cuMemAlloc_v2(address, size);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	(void)stream;
+	return address ? cuMemFree_v2(address) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)

@@ -60,6 +60,7 @@ struct CUctx_st {
 	int gpu;
 	int references; // 0: free slot
 	bool primary;
+	unsigned peers; // GPUs that may be accessed from it
 };
 
 struct CUstream_st {
@@ -90,6 +91,7 @@ struct work {
 struct device {
 	struct gpu gpu;
 	int fd; // of /dev/nvidiaN; -1 while checkpointed
+	unsigned flags; // of its contexts
 };
 
 struct process {
