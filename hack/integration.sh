@@ -13,10 +13,7 @@ set -euo pipefail
 
 cd "$ROOT"
 export GOTESTSUM_FORMAT=testname
-once() { "$HACK/gotest.sh" -tags integration -count 1 -run "$1" -timeout 25m "$2"; }
-# Real programs race on a machine with two busy cores: what failed gets a second
-# chance, and both runs stand in the output.
-tests() { once "$@" || { echo '== failed; a second and last time'; once "$@"; }; }
+tests() { "$HACK/gotest.sh" -tags integration -count 1 -run "$1" -timeout 25m "$2"; }
 
 # own_groups prints a directory for a cgroup of its own below the one that this
 # shell is in, for each hierarchy of version 1. In the second run containers are
