@@ -207,13 +207,13 @@ static int answer(const struct hetcuda_request *request, int status, uint32_t co
 /* Our own build id, from the note that the linker wrote. */
 static void build_id(char *out, size_t size)
 {
-	extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
-	const char *base = (const char *)&__ehdr_start;
-	const ElfW(Phdr) *p = (const void *)(base + __ehdr_start.e_phoff);
+	extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+	const ElfW(Ehdr) *header = (const void *)__ehdr_start;
+	const ElfW(Phdr) *p = (const void *)(__ehdr_start + header->e_phoff);
 	size_t i, j;
 
-	for (i = 0; i < __ehdr_start.e_phnum; i++) {
-		const char *note = base + p[i].p_vaddr, *end = note + p[i].p_memsz;
+	for (i = 0; i < header->e_phnum; i++) {
+		const char *note = __ehdr_start + p[i].p_vaddr, *end = note + p[i].p_memsz;
 
 		while (p[i].p_type == PT_NOTE && note + sizeof(ElfW(Nhdr)) <= end) {
 			const ElfW(Nhdr) *n = (const void *)note;
@@ -420,7 +420,9 @@ static void serve_connection(void)
 	struct hetcuda_request request;
 	ssize_t n;
 
-	while (trusted()) {
+	if (!trusted())
+		return;
+	for (;;) {
 		n = receive(&request, sizeof(request));
 		if (n == ENDED)
 			break;
@@ -630,14 +632,12 @@ __attribute__((destructor)) static void end(void)
 
 void hetcuda_control_lock(void)
 {
-	pthread_mutex_lock(&starting);
 	pthread_mutex_lock(&transit_lock);
 }
 
 void hetcuda_control_unlock(void)
 {
 	pthread_mutex_unlock(&transit_lock);
-	pthread_mutex_unlock(&starting);
 }
 
 static void close_inherited(atomic_int *fd)
@@ -662,8 +662,10 @@ bool hetcuda_control_forked(void)
 	state = HETCUDA_RUNNING;
 	exported = false;
 	/* `initialized` stays: a grandchild can't use CUDA either, and cuInit
-	 * does not succeed again. */
+	 * does not succeed again. The mutex can't be taken before a fork: the
+	 * driver forks helpers of its own, perhaps in the thread that has it. */
 	atomic_store(&started, was);
+	pthread_mutex_init(&starting, NULL);
 	hetcuda_control_unlock();
 	return was;
 }

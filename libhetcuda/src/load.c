@@ -17,6 +17,12 @@
 #include "stub.h"
 #include "thread.h"
 
+/* For tests of the rest: all memory is the driver's. */
+#ifdef HETCUDA_WITHOUT_MEMORY
+#undef HETCUDA_MEMORY_OVERRIDES
+#define HETCUDA_MEMORY_OVERRIDES(X)
+#endif
+
 static const char *const names[HETCUDA_EXPORTS] = {
 #define HETCUDA_EXPORT(name) #name,
 #include "exports.inc"

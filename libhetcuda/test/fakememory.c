@@ -1,0 +1,150 @@
+/*
+ * SPDX-FileCopyrightText: The hetGPU authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Device memory that is files, for tests of the control thread: HETCUDA_TEST_CHUNKS
+ * of them, and HETCUDA_TEST_FAULT names a step that fails.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory.h"
+
+enum { MOST = 4096, SIZE = 4096 };
+
+static int own[MOST]; /* -1: parked, or taken below */
+static int taken[MOST];
+static uint32_t total, numbered;
+
+/* "export:70": the 70th export. The test sets it between requests. */
+static int fault(const char *step, uint32_t i)
+{
+	const char *f = getenv("HETCUDA_TEST_FAULT");
+	size_t n = strlen(step);
+
+	return f && !strncmp(f, step, n) && (!f[n] || (f[n] == ':' && strtoul(f + n + 1, NULL, 10) == i));
+}
+
+void hetcuda_memory_start(void)
+{
+	const char *n = getenv("HETCUDA_TEST_CHUNKS");
+	uint64_t word;
+
+	for (total = 0; n && total < MOST && total < strtoul(n, NULL, 10); total++) {
+		own[total] = memfd_create("hetcuda-test", MFD_CLOEXEC);
+		taken[total] = -1;
+		word = total * UINT64_C(0x9e3779b97f4a7c15);
+		if (own[total] < 0 || ftruncate(own[total], SIZE) || pwrite(own[total], &word, sizeof(word), 8) != 8)
+			abort();
+	}
+}
+
+void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes)
+{
+	*chunks = total;
+	*bytes = (uint64_t)total * SIZE;
+}
+
+int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text)
+{
+	(void)timeout_ms;
+	if (fault("quiesce", 0)) {
+		snprintf(text, HETCUDA_TEXT, "a kernel runs");
+		return -ETIMEDOUT;
+	}
+	*count = numbered = total;
+	return 0;
+}
+
+int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	if (i >= numbered || fault("export", i)) {
+		snprintf(text, HETCUDA_TEXT, "no");
+		return 999;
+	}
+	*fd = fcntl(own[i], F_DUPFD_CLOEXEC, 0);
+	if (*fd < 0) {
+		snprintf(text, HETCUDA_TEXT, "%s", strerror(errno));
+		return -errno;
+	}
+	chunk->id = i + 1;
+	chunk->address = UINT64_C(0x200000000000) + (uint64_t)i * SIZE;
+	chunk->size = SIZE;
+	return 0;
+}
+
+int hetcuda_memory_commit(char *text)
+{
+	uint32_t i;
+
+	if (fault("commit", 0)) {
+		snprintf(text, HETCUDA_TEXT, "not now");
+		return 1;
+	}
+	for (i = 0; i < total; i++) {
+		close(own[i]);
+		own[i] = -1;
+	}
+	return 0;
+}
+
+void hetcuda_memory_abandon(void)
+{
+	numbered = 0;
+}
+
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
+{
+	uint64_t i = chunk->id - 1, word = 0;
+
+	if (i >= total || taken[i] >= 0 || chunk->size != SIZE || fault("take", (uint32_t)i)) {
+		snprintf(text, HETCUDA_TEXT, "chunk %llu is not one of those", (unsigned long long)chunk->id);
+		return -EINVAL;
+	}
+	if (pread(fd, &word, sizeof(word), 8) != 8 || word != i * UINT64_C(0x9e3779b97f4a7c15)) {
+		snprintf(text, HETCUDA_TEXT, "chunk %llu has other data", (unsigned long long)chunk->id);
+		return -EIO;
+	}
+	taken[i] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return taken[i] < 0 ? -errno : 0;
+}
+
+int hetcuda_memory_take_finish(char *text)
+{
+	uint32_t i;
+
+	for (i = 0; i < total; i++) {
+		if (taken[i] < 0) {
+			snprintf(text, HETCUDA_TEXT, "chunk %u is missing", i + 1);
+			return -ENOENT;
+		}
+	}
+	for (i = 0; i < total; i++) {
+		own[i] = taken[i];
+		taken[i] = -1;
+	}
+	return 0;
+}
+
+void hetcuda_memory_take_undo(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < total; i++) {
+		if (taken[i] >= 0)
+			close(taken[i]);
+		taken[i] = -1;
+	}
+}
+
+void hetcuda_memory_forked(int initialized)
+{
+	if (!initialized)
+		total = 0;
+}
