@@ -8,6 +8,7 @@
 #include "block.h"
 #include "books.h"
 #include "capture.h"
+#include "managed.h"
 #include "overrides.h"
 #include "real.h"
 #include "window.h"
@@ -143,6 +144,7 @@ void context_done(struct context *c)
 			}
 		}
 	}
+	managed_context_gone(c->handle);
 	block_drop_all(c);
 	free(c);
 }

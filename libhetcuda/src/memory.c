@@ -8,6 +8,7 @@
 #include "books.h"
 #include "capture.h"
 #include "counters.h"
+#include "managed.h"
 #include "overrides.h"
 #include "ptsz.h"
 #include "real.h"
@@ -120,7 +121,10 @@ CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream s
 
 CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
 {
+	CUresult result;
 	memory_flush();
+	if (managed_free(address, NULL, NULL, &result))
+		return result;
 	if (window_has(address))
 		return memory_free(address, NULL, NULL);
 	unsigned int managed = 0;
@@ -138,12 +142,18 @@ CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
 // order is right, and nobody does this in a loop.
 CUresult hetcuda_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
+	CUresult result;
+	if (managed_free(address, REAL(cuStreamSynchronize), stream, &result))
+		return result;
 	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize), stream)
 				   : REAL(cuMemFreeAsync)(address, stream);
 }
 
 CUresult hetcuda_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 {
+	CUresult result;
+	if (managed_free(address, REAL(cuStreamSynchronize_ptsz), stream, &result))
+		return result;
 	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize_ptsz), stream)
 				   : REAL(cuMemFreeAsync_ptsz)(address, stream);
 }

@@ -8,6 +8,7 @@
 
 #include "block.h"
 #include "books.h"
+#include "managed.h"
 #include "overrides.h"
 #include "real.h"
 #include "window.h"
@@ -27,10 +28,21 @@ struct found {
 	CUcontext context;
 	CUdevice device;
 	bool sync;
+	bool managed;
 };
+
+static bool known(CUdeviceptr address)
+{
+	return window_has(address) || managed_look(address, NULL);
+}
 
 static bool look(CUdeviceptr address, struct found *f)
 {
+	struct managed_found m;
+	if (managed_look(address, &m)) {
+		*f = (struct found){m.address, m.size, m.id | OUR_BUFFERS, m.context, m.device, m.sync, true};
+		return true;
+	}
 	BOOKS();
 	struct extent *e = block_find(address);
 	if (!e)
@@ -50,7 +62,7 @@ static bool look(CUdeviceptr address, struct found *f)
 CUresult hetcuda_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	struct found f;
-	if (!window_has(address) || (!base && !size))
+	if (!known(address) || (!base && !size))
 		return REAL(cuMemGetAddressRange)(base, size, address);
 	if (!look(address, &f))
 		return CUDA_ERROR_NOT_FOUND;
@@ -87,7 +99,11 @@ static bool correct(const struct found *f, CUpointer_attribute attribute, CUdevi
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(CUmemoryPool *)data = NULL; return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: put(data, asked, f->sync); return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED: put(data, asked, 1); return true;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(data, asked, f->managed); return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if (f->managed)
+			*(CUdeviceptr *)data = address;
+		return f->managed;
 	// What cudaMalloc returns can't be exported as VMM. Nor with legacy IPC,
 	// which would name memory of the driver's.
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -99,7 +115,7 @@ static bool correct(const struct found *f, CUpointer_attribute attribute, CUdevi
 CUresult hetcuda_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct found f;
-	if (!data || !window_has(address))
+	if (!data || !known(address))
 		return REAL(cuPointerGetAttribute)(data, attribute, address);
 	if (!look(address, &f))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -111,7 +127,7 @@ CUresult hetcuda_cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
 					CUdeviceptr address)
 {
 	struct found f;
-	if (!attributes || !data || !window_has(address))
+	if (!attributes || !data || !known(address))
 		return REAL(cuPointerGetAttributes)(count, attributes, data, address);
 	if (!look(address, &f))
 		return REAL(cuPointerGetAttributes)(count, attributes, data, UNKNOWN);
@@ -143,7 +159,7 @@ static CUresult sync_context(CUcontext context)
 CUresult hetcuda_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct found f;
-	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !window_has(address))
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !known(address))
 		return REAL(cuPointerSetAttribute)(value, attribute, address);
 	bool sync = *(const unsigned int *)value;
 	if (!look(address, &f))
@@ -151,6 +167,10 @@ CUresult hetcuda_cuPointerSetAttribute(const void *value, CUpointer_attribute at
 	CUresult r = sync ? sync_context(f.context) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (f.managed) {
+		managed_set_sync(address, sync);
+		return CUDA_SUCCESS;
+	}
 	BOOKS();
 	struct extent *e = block_find(address);
 	if (e)

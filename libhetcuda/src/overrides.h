@@ -26,6 +26,10 @@
 	X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset_v2) \
 	X(cuMemAddressFree) \
+	X(cuDeviceGetAttribute) \
+	X(cuMemAdvise) \
+	X(cuMemAdvise_v2) \
+	X(cuMemAllocManaged) \
 	X(cuIpcGetMemHandle) \
 	X(cuIpcOpenMemHandle_v2) \
 	X(cuMemAllocAsync) \
@@ -55,9 +59,17 @@
 	X(cuMemUnmap) \
 	X(cuMulticastBindAddr) \
 	X(cuMulticastBindMem) \
+	X(cuMemPrefetchAsync) \
+	X(cuMemPrefetchAsync_ptsz) \
+	X(cuMemPrefetchAsync_v2) \
+	X(cuMemPrefetchAsync_v2_ptsz) \
+	X(cuMemRangeGetAttribute) \
+	X(cuMemRangeGetAttributes) \
 	X(cuPointerGetAttribute) \
 	X(cuPointerGetAttributes) \
 	X(cuPointerSetAttribute) \
+	X(cuStreamAttachMemAsync) \
+	X(cuStreamAttachMemAsync_ptsz) \
 	X(cuStreamBeginCaptureToGraph) \
 	X(cuStreamBeginCaptureToGraph_ptsz) \
 	X(cuStreamBeginCapture_v2) \

@@ -21,6 +21,7 @@
 #include "capture.h"
 #include "counters.h"
 #include "idle.h"
+#include "managed.h"
 #include "memory_free.h"
 #include "real.h"
 
@@ -113,6 +114,11 @@ int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
+	result = managed_quiesce(text);
+	if (result) {
+		forget();
+		return result;
+	}
 	for (struct chunk *c = chunks; c; c = c->next)
 		list[count++] = c;
 	qsort(list, count, sizeof *list, by_id);
@@ -184,6 +190,7 @@ int hetcuda_memory_commit(char *text)
 		off(context, before);
 		if (result) {
 			forget();
+			managed_abandon();
 			return result;
 		}
 	}
@@ -199,12 +206,14 @@ int hetcuda_memory_commit(char *text)
 		list[i]->parked = true;
 		list[i]->taken = false;
 	}
+	managed_commit();
 	return 0;
 }
 
 void hetcuda_memory_abandon(void)
 {
 	forget();
+	managed_abandon();
 }
 
 static struct chunk *parked(uint64_t id)
@@ -277,6 +286,7 @@ int hetcuda_memory_take_finish(char *text)
 	for (uint32_t i = 0; i < count; i++)
 		list[i]->parked = list[i]->taken = false;
 	forget();
+	managed_resume();
 	return 0;
 }
 
@@ -286,6 +296,7 @@ void hetcuda_memory_start(void)
 
 void hetcuda_memory_forked(int initialized)
 {
+	managed_forked();
 	// A thread that is no more may have held the lock. There is nothing in
 	// the books of a process that had not initialized CUDA.
 	if (!initialized)

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// cuMemAllocManaged and its kin, over memory of ours (pages.h).
+#ifndef HETCUDA_MANAGED_H
+#define HETCUDA_MANAGED_H
+
+#include "cuda.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// HETCUDA_MANAGED: "driver" leaves managed memory to the driver, which can't
+// checkpoint it; "split" is what is done without it.
+#define HETCUDA_MANAGED_ENV "HETCUDA_MANAGED"
+
+struct managed_found {
+	CUdeviceptr address;
+	size_t size; // that the program asked for
+	uint64_t id;
+	CUcontext context;
+	CUdevice device;
+	bool sync;
+};
+
+// managed_look tells whether an address is in a managed allocation of ours;
+// found may be NULL. Nothing is locked, and it costs one load if there is none.
+bool managed_look(CUdeviceptr address, struct managed_found *found);
+void managed_set_sync(CUdeviceptr address, bool sync);
+
+// managed_free frees a managed allocation of ours; false if it is none. wait and
+// stream are memory_free's.
+bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream, CUresult *result);
+
+// managed_context_gone forgets the memory of a context that was destroyed. No
+// lock is held.
+void managed_context_gone(CUcontext context);
+
+// For park.c. After managed_quiesce the device has everything, and threads that
+// touch it wait; managed_abandon lets them go on. managed_commit is called when
+// the device memory is gone, managed_resume when it is back.
+int managed_quiesce(char *text);
+void managed_abandon(void);
+void managed_commit(void);
+void managed_resume(void);
+
+void managed_forked(void);
+
+#endif

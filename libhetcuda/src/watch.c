@@ -1,0 +1,472 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "serve.h"
+
+// Newer than the headers of some systems that build this.
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#define CONTINUE_MODE_WP ((__u64)1 << 1)
+
+enum { PAGE = 4096 };
+
+static enum { NOTHING, UFFD, SIGNAL } way;
+static bool tracks;          // UFFD: writes to what is CLEAN are reported
+static bool forced;          // UFFD, and nothing else will do
+static int uffd = -1;        // what the reader reads
+static int stop = -1;        // eventfd: the reader is to let go of uffd
+static bool reading;
+static pthread_mutex_t reader = PTHREAD_MUTEX_INITIALIZER; // for the three above
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static _Atomic uint32_t suspended; // a futex: threads of the program wait for 0
+static struct sigaction before;    // what SIGSEGV did before it came to us
+static bool handling;
+
+static void *at(const struct range *r, size_t granule)
+{
+	return (void *)(uintptr_t)(r->address + granule * GRANULE);
+}
+
+// SIGSEGV.
+
+// chain does what would have happened without us.
+static void chain(int signal, siginfo_t *info, void *context)
+{
+	// A handler that was installed over ours and calls what it found calls
+	// us, who were installed over it again and call what we found.
+	static _Thread_local bool chaining __attribute__((tls_model("initial-exec")));
+	if (chaining || (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))) {
+		// It comes again at once, and then ends the process with the
+		// right status and the right place in its core.
+		struct sigaction nothing = {.sa_handler = SIG_DFL};
+		sigaction(signal, &nothing, NULL);
+		return;
+	}
+	chaining = true;
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(signal, info, context);
+	else
+		before.sa_handler(signal);
+	chaining = false;
+}
+
+static bool ours(CUdeviceptr address)
+{
+	if (!range_any())
+		return false;
+	PAGES();
+	struct range *r = range_find(address);
+	return r && r->split;
+}
+
+static bool is_write(const void *context)
+{
+#if defined(__x86_64__)
+	return ((const ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2;
+#else
+	(void)context;
+	return true; // DIRTY at once: a needless copy, nothing worse
+#endif
+}
+
+// The thread was stopped at an access to the program's memory, so it is in none
+// of our functions and holds none of our locks.
+static void handle(int signal, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	CUdeviceptr address = (uintptr_t)info->si_addr;
+	if (info->si_code != SEGV_ACCERR || !ours(address)) {
+		chain(signal, info, context);
+	} else if (atomic_load(&suspended)) {
+		syscall(SYS_futex, &suspended, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+	} else if (way == SIGNAL) {
+		struct request q = {.what = TOUCH, .address = address, .write = is_write(context)};
+		serve_push_wait(&q, serve_host((pid_t)syscall(SYS_gettid)));
+	}
+	// Otherwise it was suspended a moment ago, and is no longer.
+	errno = saved;
+}
+
+static bool handler_install(void)
+{
+	struct sigaction now, action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+	if (sigaction(SIGSEGV, NULL, &now) != 0)
+		return false;
+	if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle)
+		return true;
+	before = now;
+	handling = sigaction(SIGSEGV, &action, NULL) == 0;
+	return handling;
+}
+
+// One that the program has installed since stays.
+static void handler_remove(void)
+{
+	struct sigaction now;
+	if (handling && sigaction(SIGSEGV, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle)
+		sigaction(SIGSEGV, &before, NULL);
+	handling = false;
+}
+
+// userfaultfd.
+
+static int get(bool device, int flags)
+{
+	if (!device)
+		return (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags);
+	int d = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (d < 0)
+		return -1;
+	int fd = ioctl(d, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	close(d);
+	return fd;
+}
+
+// with sets the features; false leaves a descriptor that is of no use.
+static bool with(int fd, __u64 features)
+{
+	struct uffdio_api api = {.api = UFFD_API, .features = features};
+	return ioctl(fd, UFFDIO_API, &api) == 0 && (api.features & features) == features;
+}
+
+static bool watch_addresses(int fd, void *address, size_t size, bool writes)
+{
+	struct uffdio_register r = {
+		.range = {.start = (uintptr_t)address, .len = size},
+		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | (writes ? UFFDIO_REGISTER_MODE_WP : 0),
+	};
+	return ioctl(fd, UFFDIO_REGISTER, &r) == 0;
+}
+
+// map_pages lets the program see pages that the alias has.
+static bool map_pages(int fd, void *address, size_t size, bool write)
+{
+	for (size_t done = 0; done < size;) {
+		struct uffdio_continue c = {
+			.range = {.start = (uintptr_t)address + done, .len = size - done},
+			.mode = write ? 0 : CONTINUE_MODE_WP,
+		};
+		if (ioctl(fd, UFFDIO_CONTINUE, &c) == 0)
+			return true;
+		if (c.mapped > 0)
+			done += (size_t)c.mapped;
+		else if (errno == EEXIST)
+			done += PAGE;
+		else if (errno != EAGAIN)
+			return false;
+	}
+	return true;
+}
+
+// try_writes tells whether pages can be mapped so that writes to them are
+// reported: not all kernels that have the one have the other, and none says so.
+static bool try_writes(int fd)
+{
+	bool works = false;
+	char *alias = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (alias == MAP_FAILED)
+		return false;
+	char *page = mremap(alias, 0, PAGE, MREMAP_MAYMOVE);
+	*(volatile char *)alias = 1;
+	if (page != MAP_FAILED) {
+		works = watch_addresses(fd, page, PAGE, true) && map_pages(fd, page, PAGE, false);
+		munmap(page, PAGE);
+	}
+	munmap(alias, PAGE);
+	return works;
+}
+
+// open_any returns a descriptor, the best that there is: one that sees faults of
+// system calls too, and one that reports writes.
+static int open_any(void)
+{
+	static const struct {
+		bool device;
+		int flags;
+	} sources[] = {{true, 0}, {false, 0}, {false, UFFD_USER_MODE_ONLY}};
+	const __u64 least = UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_THREAD_ID;
+	for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+		int fd = get(sources[i].device, sources[i].flags);
+		if (fd < 0)
+			continue;
+		tracks = with(fd, least | UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM) && try_writes(fd);
+		if (tracks)
+			return fd;
+		close(fd);
+		fd = get(sources[i].device, sources[i].flags);
+		if (fd >= 0 && with(fd, least))
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -1;
+}
+
+static void report(const struct uffd_msg *m)
+{
+	if (m->event != UFFD_EVENT_PAGEFAULT)
+		return;
+	struct request *q = calloc(1, sizeof *q);
+	if (!q) {
+		watch_wake(m->arg.pagefault.address); // it comes again
+		return;
+	}
+	q->what = TOUCH;
+	q->heap = true;
+	q->address = m->arg.pagefault.address;
+	q->write = m->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+	serve_push(q, serve_host((pid_t)m->arg.pagefault.feat.ptid));
+}
+
+static void *read_faults(void *unused)
+{
+	struct uffd_msg messages[16];
+	(void)unused;
+	for (;;) {
+		pthread_mutex_lock(&reader);
+		reading = false;
+		pthread_cond_broadcast(&changed);
+		while (uffd < 0)
+			pthread_cond_wait(&changed, &reader);
+		reading = true;
+		int fd = uffd;
+		pthread_mutex_unlock(&reader);
+		struct pollfd p[] = {{.fd = fd, .events = POLLIN}, {.fd = stop, .events = POLLIN}};
+		poll(p, 2, -1);
+		ssize_t n = p[0].revents & POLLIN ? read(fd, messages, sizeof messages) : 0;
+		for (ssize_t i = 0; i < n / (ssize_t)sizeof *messages; i++)
+			report(&messages[i]);
+	}
+	return NULL;
+}
+
+static bool start_reader(void)
+{
+	sigset_t all, mask;
+	pthread_t thread;
+	stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (stop < 0)
+		return false;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	int error = pthread_create(&thread, NULL, read_faults, NULL);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (error) {
+		close(stop);
+		return false;
+	}
+	pthread_detach(thread);
+	return true;
+}
+
+static void set_uffd(int fd)
+{
+	pthread_mutex_lock(&reader);
+	uffd = fd;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&reader);
+}
+
+static void close_uffd(void)
+{
+	uint64_t one = 1;
+	pthread_mutex_lock(&reader);
+	int fd = uffd;
+	uffd = -1;
+	while (reading) {
+		if (write(stop, &one, sizeof one) < 0 && errno != EAGAIN)
+			break;
+		pthread_cond_wait(&changed, &reader);
+	}
+	ssize_t n = read(stop, &one, sizeof one);
+	(void)n;
+	pthread_mutex_unlock(&reader);
+	if (fd >= 0)
+		close(fd); // wakes who waits
+}
+
+// A page that is being watched for a way that is used later.
+bool watch_start(void)
+{
+	static bool tried;
+	if (tried)
+		return way != NOTHING;
+	tried = true;
+	const char *wanted = getenv(HETCUDA_FAULTS_ENV);
+	forced = wanted && !strcmp(wanted, "uffd");
+	int fd = wanted && !strcmp(wanted, "signal") ? -1 : open_any();
+	if (fd >= 0 && start_reader()) {
+		way = UFFD;
+		set_uffd(fd);
+	} else {
+		if (fd >= 0)
+			close(fd);
+		way = !forced && handler_install() ? SIGNAL : NOTHING;
+		// From now on each submission looks whether the handler is
+		// still ours.
+		if (way == SIGNAL)
+			atomic_fetch_add(&hetcuda_pages_mine, 1);
+	}
+	hetcuda_log("managed memory is watched by %s", way == UFFD ? tracks ? "userfaultfd" : "userfaultfd, reads only"
+					     : way == SIGNAL ? "signals" : "nobody");
+	return way != NOTHING;
+}
+
+size_t watch_unit(void)
+{
+	return way == SIGNAL ? RANGE_UNIT / GRANULE : 1;
+}
+
+bool watch_tracks_writes(void)
+{
+	return way == SIGNAL || tracks;
+}
+
+bool watch_add(struct range *r)
+{
+	if (way == UFFD)
+		return watch_addresses(uffd, at(r, 0), r->size, tracks);
+	return way == SIGNAL && mprotect(at(r, 0), r->size, PROT_NONE) == 0;
+}
+
+void watch_remove(struct range *r)
+{
+	struct uffdio_range all = {.start = r->address, .len = r->size};
+	if (way == UFFD && uffd >= 0)
+		ioctl(uffd, UFFDIO_UNREGISTER, &all); // wakes who waits
+}
+
+static void protect(struct range *r, size_t from, size_t to, int how)
+{
+	if (mprotect(at(r, from), (to - from) * GRANULE, how) != 0)
+		hetcuda_log("managed memory at %p can't be protected: %s", at(r, from), strerror(errno));
+}
+
+void watch_close(struct range *r, size_t from, size_t to)
+{
+	// Takes the pages from the mapping; they are shared memory and stay.
+	if (way == UFFD)
+		madvise(at(r, from), (to - from) * GRANULE, MADV_DONTNEED);
+	else
+		protect(r, from, to, PROT_NONE);
+}
+
+bool watch_open(struct range *r, size_t from, size_t to, bool write)
+{
+	if (way != UFFD) {
+		protect(r, from, to, write ? PROT_READ | PROT_WRITE : PROT_READ);
+		return true;
+	}
+	if (map_pages(uffd, at(r, from), (to - from) * GRANULE, write))
+		return true;
+	hetcuda_log("managed memory at %p can't be shown: %s", at(r, from), strerror(errno));
+	return false;
+}
+
+void watch_allow(struct range *r, size_t from, size_t to)
+{
+	if (way != UFFD) {
+		protect(r, from, to, PROT_READ | PROT_WRITE);
+		return;
+	}
+	struct uffdio_writeprotect w = {.range = {.start = (uintptr_t)at(r, from), .len = (to - from) * GRANULE}};
+	while (ioctl(uffd, UFFDIO_WRITEPROTECT, &w) != 0 && errno == EAGAIN) {
+	}
+}
+
+void watch_wake(CUdeviceptr address)
+{
+	struct uffdio_range page = {.start = address & ~(CUdeviceptr)(PAGE - 1), .len = PAGE};
+	if (way == UFFD && uffd >= 0)
+		ioctl(uffd, UFFDIO_WAKE, &page);
+}
+
+void watch_check(void)
+{
+	if (way == SIGNAL)
+		handler_install();
+}
+
+void watch_suspend(void)
+{
+	if (way == NOTHING)
+		return;
+	atomic_store(&suspended, 1);
+	handler_install();
+	for (struct range *r = range_first(); r; r = range_next(r)) {
+		if (!r->split)
+			continue;
+		protect(r, 0, r->count, PROT_NONE);
+		// CRIU needn't save what the device has.
+		madvise(r->alias, r->size, MADV_REMOVE);
+	}
+	if (way == UFFD)
+		close_uffd();
+}
+
+// resume_uffd watches everything anew; false if that isn't possible (any more:
+// the process may be on another host).
+static bool resume_uffd(void)
+{
+	int fd = open_any();
+	if (fd < 0)
+		return false;
+	for (struct range *r = range_first(); r; r = range_next(r)) {
+		if (r->split && !watch_addresses(fd, at(r, 0), r->size, tracks)) {
+			close(fd);
+			return false;
+		}
+	}
+	for (struct range *r = range_first(); r; r = range_next(r))
+		if (r->split)
+			protect(r, 0, r->count, PROT_READ | PROT_WRITE);
+	set_uffd(fd);
+	return true;
+}
+
+void watch_resume(void)
+{
+	if (way == UFFD && resume_uffd()) {
+		handler_remove();
+	} else if (way == UFFD) {
+		hetcuda_log("userfaultfd is gone: managed memory is watched by signals");
+		way = SIGNAL;
+		atomic_fetch_add(&hetcuda_pages_mine, 1);
+	}
+	atomic_store(&suspended, 0);
+	syscall(SYS_futex, &suspended, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void watch_forked(void)
+{
+	if (way == UFFD && uffd >= 0)
+		close(uffd);
+	if (stop >= 0)
+		close(stop);
+	uffd = stop = -1;
+	handler_remove();
+	way = NOTHING;
+}
