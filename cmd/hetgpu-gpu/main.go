@@ -7,6 +7,7 @@
 //
 //	hetgpu-gpu -socket-fd 3    serve the shim on an inherited socket
 //	hetgpu-gpu inventory       print driver, devices and functions as JSON
+//	hetgpu-gpu selftest        check the digests of a GPU, and measure what moves its memory
 //
 // HETGPU_LIBCUDA and HETGPU_LIBNVML name other libraries than the installed
 // libcuda.so.1 and libnvidia-ml.so.1.
@@ -22,6 +23,7 @@ import (
 
 	"github.com/containerd/log"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/datapath"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/driver"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helper"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -46,8 +48,10 @@ func run(fd int, args []string) error {
 		return serve(context.Background(), fd, d)
 	case fd < 0 && len(args) == 1 && args[0] == "inventory":
 		return inventory(d)
+	case fd < 0 && len(args) > 0 && args[0] == "selftest":
+		return selftest(context.Background(), d, args[1:])
 	}
-	return errors.New("usage: hetgpu-gpu inventory (or -socket-fd N, as the shim starts it)")
+	return errors.New("usage: hetgpu-gpu inventory | selftest [-h] (or -socket-fd N, as the shim starts it)")
 }
 
 // serve initializes the driver while the shim still has other things to do.
@@ -57,7 +61,7 @@ func serve(ctx context.Context, fd int, d *driver.Driver) error {
 			log.G(ctx).WithError(err).Warn("CUDA driver not initialized; will try again when needed")
 		}
 	}()
-	return helper.Serve(ctx, uintptr(fd), d, helper.NoMemory{})
+	return helper.Serve(ctx, uintptr(fd), d, datapath.New(machine{d}, datapath.DefaultConfig()))
 }
 
 // inventory prints the report also where the driver is missing, so that its

@@ -14,7 +14,10 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 )
 
-var _ Mover = (*Helper)(nil)
+var (
+	_ Mover    = (*Helper)(nil)
+	_ Preparer = (*Helper)(nil)
+)
 
 // moverGrace is what the helper may take over the time that it was given, to
 // come to the end of a call in its own way.
@@ -93,6 +96,14 @@ func (h *Helper) Clients(ctx context.Context, dir string) ([]Client, error) {
 		})
 	}
 	return clients, nil
+}
+
+// Prepare implements [Preparer].
+func (h *Helper) Prepare(ctx context.Context, devices []string) error {
+	return h.move(ctx, "preparation of devices", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		resp, err := gpu.Prepare(ctx, &helperapi.PrepareRequest{Devices: devices, Operation: number})
+		return resp.GetFailure(), err
+	})
 }
 
 // Hold implements [Mover].

@@ -22,8 +22,9 @@ import (
 // the helper: so a Mover has a helper of its own, beside the one that calls the
 // driver, which may be killed when the driver hangs.
 //
-// The order is Hold, Park for each process; Duplicate or Save for all; Unpark;
-// Save if it was duplicated; Drop. A restore is Load beside CRIU, then Unpark.
+// The order is Hold, Park for each process; Duplicate or Save for all; Unpark,
+// Release; Save if it was duplicated; Drop. A restore is Load beside CRIU, then
+// Unpark and Release.
 // Whatever failed, Release and Drop return to a running process and an empty
 // helper, as long as the process is not parked; what is parked goes on only
 // after Unpark.
@@ -40,21 +41,22 @@ type Mover interface {
 	Clients(ctx context.Context, dir string) ([]Client, error)
 	// Hold makes every CUDA call of the process wait. If that takes longer than
 	// timeout it fails with helperapi.ErrNotReady, and the process runs. It ends
-	// with Release, with Unpark, or with the helper.
+	// with Release, or with the helper. One that is held already stays so.
 	Hold(ctx context.Context, dir string, pid int, timeout time.Duration) error
 	// Release lets a process go on that is held and not parked. Of one that is
 	// not held, or gone, it does nothing.
 	Release(ctx context.Context, dir string, pid int) error
 	// Park takes the device memory of a process that is held. When it returns
 	// without an error the process has none, and no connection to the helper;
-	// after an error it has all of it, and is held. A process that cannot say
-	// (it died) is helperapi.ErrGone.
+	// after an error it has all of it, and is held, or runs if it gave no answer
+	// that can be understood. A process that cannot say (it died) is
+	// helperapi.ErrGone.
 	Park(ctx context.Context, dir string, pid int, parcel string) (Parked, error)
 	// Duplicate copies parcels within their devices, all of them or none, so
 	// that they can be given back before they are saved. False says that there
 	// is not enough device memory; nothing has changed then.
 	Duplicate(ctx context.Context, parcels []string) (bool, error)
-	// Unpark gives a parcel to a process that is parked, which goes on then. The
+	// Unpark gives a parcel to a process that is parked, which is held then. The
 	// parcel ends, unless it was duplicated: then its copy stays, for Save.
 	// After an error the process is parked and the parcel is there.
 	Unpark(ctx context.Context, dir string, pid int, parcel string) error
@@ -70,6 +72,13 @@ type Mover interface {
 	Drop(ctx context.Context, parcels []string) error
 	// Progress tells how far the Save or Load is in which a parcel takes part.
 	Progress(ctx context.Context, parcel string) (Progress, error)
+}
+
+// Preparer is a [Mover] that can make the stop of a process shorter.
+type Preparer interface {
+	// Prepare opens devices, by UUID, and pins the memory that copies go through,
+	// which takes from 0.3 s to seconds. They stay open for a while.
+	Prepare(ctx context.Context, devices []string) error
 }
 
 // Client is a process that runs libhetcuda.

@@ -8,7 +8,7 @@ enum {
 	LOCATION_DEVICE = 1,
 	HANDLE_POSIX_FD = 1,
 	ACCESS_READWRITE = 3,
-	GRANULARITY_RECOMMENDED = 1,
+	GRANULARITY_MINIMUM = 0,
 	STREAM_NON_BLOCKING = 1,
 	HOST_ALLOC_PORTABLE = 1,
 };
@@ -81,7 +81,7 @@ int hg_granularity(void *fn, size_t *out, int device)
 {
 	struct cu_mem_prop prop = on(device);
 
-	return ((granularity_fn *)fn)(out, &prop, GRANULARITY_RECOMMENDED);
+	return ((granularity_fn *)fn)(out, &prop, GRANULARITY_MINIMUM);
 }
 
 int hg_mem_info(struct hg_ctx c, void *fn, size_t *free, size_t *total)

@@ -59,6 +59,16 @@ func (s service) Clients(ctx context.Context, req *helperapi.ClientsRequest) (*h
 	return resp, nil
 }
 
+// Prepare implements helperapi.GPUService.
+func (s service) Prepare(ctx context.Context, req *helperapi.PrepareRequest) (*helperapi.OperationResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	if p, ok := s.memory.(nvidia.Preparer); ok {
+		return answer(p.Prepare(ctx, req.GetDevices()))
+	}
+	return answer(nil)
+}
+
 // Hold implements helperapi.GPUService.
 func (s service) Hold(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
 	return answer(s.memory.Hold(ctx, req.GetDir(), int(req.GetPid()), time.Duration(req.GetTimeoutMs())*time.Millisecond))

@@ -1063,6 +1063,59 @@ func (x *ClientsResponse) GetClients() []*Client {
 	return nil
 }
 
+type PrepareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By UUID.
+	Devices       []string `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	Operation     uint64   `protobuf:"varint,2,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareRequest) Reset() {
+	*x = PrepareRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareRequest) ProtoMessage() {}
+
+func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
+func (*PrepareRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PrepareRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
 type ClientRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Dir   string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
@@ -1079,7 +1132,7 @@ type ClientRequest struct {
 
 func (x *ClientRequest) Reset() {
 	*x = ClientRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1144,7 @@ func (x *ClientRequest) String() string {
 func (*ClientRequest) ProtoMessage() {}
 
 func (x *ClientRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[17]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1157,7 @@ func (x *ClientRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientRequest.ProtoReflect.Descriptor instead.
 func (*ClientRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{17}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClientRequest) GetDir() string {
@@ -1154,7 +1207,7 @@ type ParkResponse struct {
 
 func (x *ParkResponse) Reset() {
 	*x = ParkResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1219,7 @@ func (x *ParkResponse) String() string {
 func (*ParkResponse) ProtoMessage() {}
 
 func (x *ParkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[18]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1232,7 @@ func (x *ParkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkResponse.ProtoReflect.Descriptor instead.
 func (*ParkResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{18}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ParkResponse) GetFailure() *Failure {
@@ -1213,7 +1266,7 @@ type ParcelsRequest struct {
 
 func (x *ParcelsRequest) Reset() {
 	*x = ParcelsRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1278,7 @@ func (x *ParcelsRequest) String() string {
 func (*ParcelsRequest) ProtoMessage() {}
 
 func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1291,7 @@ func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParcelsRequest.ProtoReflect.Descriptor instead.
 func (*ParcelsRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{19}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParcelsRequest) GetParcels() []string {
@@ -1265,7 +1318,7 @@ type DuplicateResponse struct {
 
 func (x *DuplicateResponse) Reset() {
 	*x = DuplicateResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1330,7 @@ func (x *DuplicateResponse) String() string {
 func (*DuplicateResponse) ProtoMessage() {}
 
 func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1343,7 @@ func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DuplicateResponse.ProtoReflect.Descriptor instead.
 func (*DuplicateResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{20}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DuplicateResponse) GetFailure() *Failure {
@@ -1320,7 +1373,7 @@ type SaveRequest struct {
 
 func (x *SaveRequest) Reset() {
 	*x = SaveRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1385,7 @@ func (x *SaveRequest) String() string {
 func (*SaveRequest) ProtoMessage() {}
 
 func (x *SaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1398,7 @@ func (x *SaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
 func (*SaveRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{21}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SaveRequest) GetDir() string {
@@ -1386,7 +1439,7 @@ type MovePhase struct {
 
 func (x *MovePhase) Reset() {
 	*x = MovePhase{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1451,7 @@ func (x *MovePhase) String() string {
 func (*MovePhase) ProtoMessage() {}
 
 func (x *MovePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1464,7 @@ func (x *MovePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovePhase.ProtoReflect.Descriptor instead.
 func (*MovePhase) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MovePhase) GetName() string {
@@ -1438,7 +1491,7 @@ type SavedFile struct {
 
 func (x *SavedFile) Reset() {
 	*x = SavedFile{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1503,7 @@ func (x *SavedFile) String() string {
 func (*SavedFile) ProtoMessage() {}
 
 func (x *SavedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1516,7 @@ func (x *SavedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedFile.ProtoReflect.Descriptor instead.
 func (*SavedFile) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SavedFile) GetName() string {
@@ -1495,7 +1548,7 @@ type SaveResponse struct {
 
 func (x *SaveResponse) Reset() {
 	*x = SaveResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1560,7 @@ func (x *SaveResponse) String() string {
 func (*SaveResponse) ProtoMessage() {}
 
 func (x *SaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1573,7 @@ func (x *SaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
 func (*SaveResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SaveResponse) GetFailure() *Failure {
@@ -1585,7 +1638,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1650,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1663,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LoadRequest) GetDir() string {
@@ -1653,7 +1706,7 @@ type LoadResponse struct {
 
 func (x *LoadResponse) Reset() {
 	*x = LoadResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1718,7 @@ func (x *LoadResponse) String() string {
 func (*LoadResponse) ProtoMessage() {}
 
 func (x *LoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1731,7 @@ func (x *LoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
 func (*LoadResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LoadResponse) GetFailure() *Failure {
@@ -1718,7 +1771,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1783,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1796,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ProgressRequest) GetParcel() string {
@@ -1764,7 +1817,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1829,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1842,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ProgressResponse) GetPhase() string {
@@ -1822,7 +1875,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1887,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1900,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelRequest) GetOperation() uint64 {
@@ -1929,7 +1982,10 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x05bytes\x18\a \x01(\x04R\x05bytes\"z\n" +
 	"\x0fClientsResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x122\n" +
-	"\aclients\x18\x02 \x03(\v2\x18.hetgpu.nvidia.v1.ClientR\aclients\"\x88\x01\n" +
+	"\aclients\x18\x02 \x03(\v2\x18.hetgpu.nvidia.v1.ClientR\aclients\"H\n" +
+	"\x0ePrepareRequest\x12\x18\n" +
+	"\adevices\x18\x01 \x03(\tR\adevices\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\x04R\toperation\"\x88\x01\n" +
 	"\rClientRequest\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1d\n" +
@@ -2002,7 +2058,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x11CLASS_UNAVAILABLE\x10\x06\x12\x12\n" +
 	"\x0eCLASS_NO_SPACE\x10\a\x12\x13\n" +
 	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
-	"\rCLASS_DAMAGED\x10\t2\xd8\v\n" +
+	"\rCLASS_DAMAGED\x10\t2\xaa\f\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -2013,7 +2069,8 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"Checkpoint\x12 .hetgpu.nvidia.v1.ProcessRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12P\n" +
 	"\aRestore\x12 .hetgpu.nvidia.v1.RestoreRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
 	"\x06Unlock\x12 .hetgpu.nvidia.v1.ProcessRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12N\n" +
-	"\aClients\x12 .hetgpu.nvidia.v1.ClientsRequest\x1a!.hetgpu.nvidia.v1.ClientsResponse\x12L\n" +
+	"\aClients\x12 .hetgpu.nvidia.v1.ClientsRequest\x1a!.hetgpu.nvidia.v1.ClientsResponse\x12P\n" +
+	"\aPrepare\x12 .hetgpu.nvidia.v1.PrepareRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12L\n" +
 	"\x04Hold\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
 	"\aRelease\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12G\n" +
 	"\x04Park\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12R\n" +
@@ -2038,7 +2095,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP() []byte {
 }
 
 var file_gpuplugin_nvidia_helperapi_gpu_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(Class)(0),                // 0: hetgpu.nvidia.v1.Class
 	(*Failure)(nil),           // 1: hetgpu.nvidia.v1.Failure
@@ -2058,23 +2115,24 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(*ClientsRequest)(nil),    // 15: hetgpu.nvidia.v1.ClientsRequest
 	(*Client)(nil),            // 16: hetgpu.nvidia.v1.Client
 	(*ClientsResponse)(nil),   // 17: hetgpu.nvidia.v1.ClientsResponse
-	(*ClientRequest)(nil),     // 18: hetgpu.nvidia.v1.ClientRequest
-	(*ParkResponse)(nil),      // 19: hetgpu.nvidia.v1.ParkResponse
-	(*ParcelsRequest)(nil),    // 20: hetgpu.nvidia.v1.ParcelsRequest
-	(*DuplicateResponse)(nil), // 21: hetgpu.nvidia.v1.DuplicateResponse
-	(*SaveRequest)(nil),       // 22: hetgpu.nvidia.v1.SaveRequest
-	(*MovePhase)(nil),         // 23: hetgpu.nvidia.v1.MovePhase
-	(*SavedFile)(nil),         // 24: hetgpu.nvidia.v1.SavedFile
-	(*SaveResponse)(nil),      // 25: hetgpu.nvidia.v1.SaveResponse
-	(*LoadRequest)(nil),       // 26: hetgpu.nvidia.v1.LoadRequest
-	(*LoadResponse)(nil),      // 27: hetgpu.nvidia.v1.LoadResponse
-	(*ProgressRequest)(nil),   // 28: hetgpu.nvidia.v1.ProgressRequest
-	(*ProgressResponse)(nil),  // 29: hetgpu.nvidia.v1.ProgressResponse
-	(*CancelRequest)(nil),     // 30: hetgpu.nvidia.v1.CancelRequest
-	nil,                       // 31: hetgpu.nvidia.v1.UsageResponse.BytesEntry
-	nil,                       // 32: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
-	nil,                       // 33: hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	nil,                       // 34: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	(*PrepareRequest)(nil),    // 18: hetgpu.nvidia.v1.PrepareRequest
+	(*ClientRequest)(nil),     // 19: hetgpu.nvidia.v1.ClientRequest
+	(*ParkResponse)(nil),      // 20: hetgpu.nvidia.v1.ParkResponse
+	(*ParcelsRequest)(nil),    // 21: hetgpu.nvidia.v1.ParcelsRequest
+	(*DuplicateResponse)(nil), // 22: hetgpu.nvidia.v1.DuplicateResponse
+	(*SaveRequest)(nil),       // 23: hetgpu.nvidia.v1.SaveRequest
+	(*MovePhase)(nil),         // 24: hetgpu.nvidia.v1.MovePhase
+	(*SavedFile)(nil),         // 25: hetgpu.nvidia.v1.SavedFile
+	(*SaveResponse)(nil),      // 26: hetgpu.nvidia.v1.SaveResponse
+	(*LoadRequest)(nil),       // 27: hetgpu.nvidia.v1.LoadRequest
+	(*LoadResponse)(nil),      // 28: hetgpu.nvidia.v1.LoadResponse
+	(*ProgressRequest)(nil),   // 29: hetgpu.nvidia.v1.ProgressRequest
+	(*ProgressResponse)(nil),  // 30: hetgpu.nvidia.v1.ProgressResponse
+	(*CancelRequest)(nil),     // 31: hetgpu.nvidia.v1.CancelRequest
+	nil,                       // 32: hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	nil,                       // 33: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	nil,                       // 34: hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	nil,                       // 35: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 }
 var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	0,  // 0: hetgpu.nvidia.v1.Failure.class:type_name -> hetgpu.nvidia.v1.Class
@@ -2082,21 +2140,21 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	5,  // 2: hetgpu.nvidia.v1.InventoryResponse.devices:type_name -> hetgpu.nvidia.v1.Device
 	6,  // 3: hetgpu.nvidia.v1.InventoryResponse.symbols:type_name -> hetgpu.nvidia.v1.Symbol
 	1,  // 4: hetgpu.nvidia.v1.UsageResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	31, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	32, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
 	1,  // 6: hetgpu.nvidia.v1.StateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	32, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	33, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
 	1,  // 8: hetgpu.nvidia.v1.OperationResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 9: hetgpu.nvidia.v1.ClientsResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	16, // 10: hetgpu.nvidia.v1.ClientsResponse.clients:type_name -> hetgpu.nvidia.v1.Client
 	1,  // 11: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	33, // 12: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	34, // 12: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
 	1,  // 13: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 14: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	24, // 15: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
-	23, // 16: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	34, // 17: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	25, // 15: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
+	24, // 16: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	35, // 17: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 	1,  // 18: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	23, // 19: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	24, // 19: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
 	2,  // 20: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
 	4,  // 21: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
 	8,  // 22: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
@@ -2106,37 +2164,39 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	13, // 26: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
 	10, // 27: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
 	15, // 28: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
-	18, // 29: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
-	18, // 30: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
-	18, // 31: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ClientRequest
-	20, // 32: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	18, // 33: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
-	22, // 34: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
-	26, // 35: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
-	20, // 36: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	28, // 37: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
-	30, // 38: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
-	3,  // 39: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 40: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 41: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 42: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 43: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 44: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 45: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 46: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // 47: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
-	14, // 48: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 49: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
-	19, // 50: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
-	21, // 51: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
-	14, // 52: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
-	25, // 53: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
-	27, // 54: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
-	14, // 55: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
-	29, // 56: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
-	14, // 57: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
-	39, // [39:58] is the sub-list for method output_type
-	20, // [20:39] is the sub-list for method input_type
+	18, // 29: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
+	19, // 30: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
+	19, // 31: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
+	19, // 32: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ClientRequest
+	21, // 33: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	19, // 34: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	23, // 35: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	27, // 36: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	21, // 37: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	29, // 38: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	31, // 39: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 40: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 41: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 42: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 43: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 44: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 45: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 46: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 47: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 48: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 49: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 50: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 51: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	20, // 52: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	22, // 53: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 54: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	26, // 55: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	28, // 56: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 57: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	30, // 58: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	14, // 59: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	40, // [40:60] is the sub-list for method output_type
+	20, // [20:40] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -2153,7 +2213,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc), len(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,6 +17,7 @@ type GPUService interface {
 	Restore(context.Context, *RestoreRequest) (*OperationResponse, error)
 	Unlock(context.Context, *ProcessRequest) (*OperationResponse, error)
 	Clients(context.Context, *ClientsRequest) (*ClientsResponse, error)
+	Prepare(context.Context, *PrepareRequest) (*OperationResponse, error)
 	Hold(context.Context, *ClientRequest) (*OperationResponse, error)
 	Release(context.Context, *ClientRequest) (*OperationResponse, error)
 	Park(context.Context, *ClientRequest) (*ParkResponse, error)
@@ -94,6 +95,13 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Clients(ctx, &req)
+			},
+			"Prepare": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req PrepareRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Prepare(ctx, &req)
 			},
 			"Hold": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req ClientRequest
@@ -246,6 +254,14 @@ func (c *gpuClient) Unlock(ctx context.Context, req *ProcessRequest) (*Operation
 func (c *gpuClient) Clients(ctx context.Context, req *ClientsRequest) (*ClientsResponse, error) {
 	var resp ClientsResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Clients", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Prepare(ctx context.Context, req *PrepareRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Prepare", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

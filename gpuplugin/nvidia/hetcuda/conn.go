@@ -122,8 +122,7 @@ func connect(ctx context.Context, dir *os.File, name string) (*Conn, error) {
 	}
 	pid, err := peer(sock)
 	if err != nil {
-		sock.Close()
-		return nil, err
+		return nil, errors.Join(err, sock.Close())
 	}
 	return &Conn{pid: pid, sock: sock}, nil
 }

@@ -118,7 +118,7 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	l.Close()
+	_ = l.Close()
 	if err := os.WriteFile(filepath.Join(short, "other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestConnect(t *testing.T) {
 		"a stream": func(path string) error {
 			l, err := net.Listen("unix", path)
 			if err == nil {
-				t.Cleanup(func() { l.Close() })
+				t.Cleanup(func() { _ = l.Close() })
 				before++
 			}
 			return err

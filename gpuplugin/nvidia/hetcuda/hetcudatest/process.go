@@ -180,7 +180,7 @@ func (p *Process) letGo() {
 }
 
 func (p *Process) serve(c *net.UnixConn) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	p.mu.Lock()
 	p.conns++
 	p.mu.Unlock()

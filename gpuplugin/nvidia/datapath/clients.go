@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/log"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
+)
+
+var states = map[hetcuda.State]nvidia.ClientState{
+	hetcuda.Running: nvidia.ClientRunning,
+	hetcuda.Held:    nvidia.ClientHeld,
+	hetcuda.Parked:  nvidia.ClientParked,
+}
+
+// Clients implements nvidia.Mover.
+func (m *Mover) Clients(ctx context.Context, dir string) ([]nvidia.Client, error) {
+	conns, err := hetcuda.Connect(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	clients := make([]nvidia.Client, len(conns))
+	err = inParallel(indices(conns), func(i int) error {
+		h, err := m.hello(ctx, dir, conns[i])
+		if errors.Is(err, helperapi.ErrGone) {
+			return nil
+		}
+		clients[i] = nvidia.Client{
+			PID: conns[i].PID(), State: states[h.State], Version: h.Version, Build: h.Build,
+			Driver: h.Driver, Chunks: h.Chunks, Bytes: h.Bytes,
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	seen := map[int]bool{0: true}
+	there := clients[:0]
+	for _, c := range clients {
+		if !seen[c.PID] {
+			seen[c.PID] = true
+			there = append(there, c)
+		}
+	}
+	return there, nil
+}
+
+func indices[T any](s []T) []int {
+	out := make([]int, len(s))
+	for i := range s {
+		out[i] = i
+	}
+	return out
+}
+
+// hello asks by the connection that holds the process, if there is one: it
+// listens to one at a time.
+func (m *Mover) hello(ctx context.Context, dir string, c *hetcuda.Conn) (hetcuda.Hello, error) {
+	key := client{dir, c.PID()}
+	if held := m.holding(key); held != nil {
+		h, err := held.Hello(ctx)
+		if err == nil {
+			return h, nil
+		}
+		m.letGo(key, held)
+	}
+	return c.Hello(ctx)
+}
+
+func (m *Mover) holding(key client) *hetcuda.Conn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held[key]
+}
+
+// letGo ends a connection, and with it what it holds.
+func (m *Mover) letGo(key client, c *hetcuda.Conn) {
+	c.Close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[key] == c {
+		delete(m.held, key)
+		m.enterLocked()
+		m.leaveLocked()
+	}
+}
+
+// keep keeps a connection that holds its process.
+func (m *Mover) keep(key client, c *hetcuda.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held[key] = c
+}
+
+// connect connects to one process.
+func (m *Mover) connect(ctx context.Context, key client) (*hetcuda.Conn, error) {
+	conns, err := hetcuda.Connect(ctx, key.dir)
+	if err != nil {
+		return nil, err
+	}
+	var found *hetcuda.Conn
+	for _, c := range conns {
+		if c.PID() == key.pid && found == nil {
+			found = c
+			continue
+		}
+		c.Close()
+	}
+	if found == nil {
+		return nil, &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: "libhetcuda", Detail: fmt.Sprintf("process %d does not listen in %s", key.pid, key.dir)}
+	}
+	return found, nil
+}
+
+// Hold implements nvidia.Mover.
+func (m *Mover) Hold(ctx context.Context, dir string, pid int, timeout time.Duration) error {
+	key := client{dir, pid}
+	if held := m.holding(key); held != nil {
+		if h, err := held.Hello(ctx); err == nil && h.State != hetcuda.Running {
+			return nil
+		}
+		m.letGo(key, held)
+	}
+	c, err := m.connect(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := c.Hold(ctx, timeout); err != nil {
+		c.Close()
+		return err
+	}
+	m.keep(key, c)
+	return nil
+}
+
+// Release implements nvidia.Mover.
+func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
+	key := client{dir, pid}
+	held := m.holding(key)
+	if held == nil {
+		return nil
+	}
+	// The end of the connection does it too, but only this is answered when it
+	// is done.
+	err := held.Release(ctx)
+	m.letGo(key, held)
+	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) {
+		return nil
+	}
+	return err
+}
+
+// Park implements nvidia.Mover.
+func (m *Mover) Park(ctx context.Context, dir string, pid int, name string) (nvidia.Parked, error) {
+	key := client{dir, pid}
+	held := m.holding(key)
+	if held == nil {
+		return nvidia.Parked{}, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "park", Detail: fmt.Sprintf("process %d is not held", pid)}
+	}
+	parcels, err := m.claim("park", name)
+	if err != nil {
+		return nvidia.Parked{}, err
+	}
+	defer m.end(parcels)
+	p := parcels[0]
+	chunks, fds, err := held.Park(ctx)
+	if err != nil {
+		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
+	}
+	parked := nvidia.Parked{Chunks: len(chunks), Bytes: map[string]uint64{}}
+	for i, c := range chunks {
+		uuid := uuidOf(c.Device)
+		p.pieces = append(p.pieces, piece{chunk: c, device: uuid, fd: fds[i]})
+		parked.Bytes[uuid] += c.Size
+	}
+	// From here on what the process does is waited for, or its memory would be
+	// lost between the two.
+	ctx = context.WithoutCancel(ctx)
+	err = held.Commit(ctx)
+	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) && !errors.Is(err, helperapi.ErrGone) {
+		m.letGo(key, held)
+		state, stateErr := m.stateOf(ctx, key)
+		if stateErr != nil {
+			// It may have let go of it, so it is kept, and can be given back.
+			return nvidia.Parked{}, errors.Join(fmt.Errorf("it can't be told whether the process still has its memory; parcel %q is kept: %w", name, err), stateErr)
+		}
+		if state == hetcuda.Parked {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
+	}
+	m.letGo(key, held)
+	return parked, nil
+}
+
+// parkFailed keeps a hold that there still is.
+func (m *Mover) parkFailed(key client, held *hetcuda.Conn, err error) error {
+	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) {
+		m.letGo(key, held)
+	}
+	return err
+}
+
+// stateOf asks a process anew, by a connection of its own.
+func (m *Mover) stateOf(ctx context.Context, key client) (hetcuda.State, error) {
+	c, err := m.connect(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	h, err := c.Hello(ctx)
+	return h.State, err
+}
+
+// Unpark implements nvidia.Mover.
+func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) error {
+	parcels, err := m.begin("unpark", name)
+	if err != nil {
+		return err
+	}
+	defer m.end(parcels)
+	p := parcels[0]
+	chunks, fds := make([]hetcuda.Chunk, 0, len(p.pieces)), make([]int, 0, len(p.pieces))
+	for _, piece := range p.pieces {
+		if piece.fd < 0 {
+			return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "unpark", Detail: fmt.Sprintf("parcel %q was given back already", name)}
+		}
+		chunks, fds = append(chunks, piece.chunk), append(fds, piece.fd)
+	}
+	key := client{dir, pid}
+	c, err := m.connect(ctx, key)
+	if err != nil {
+		return err
+	}
+	err = c.Unpark(ctx, chunks, fds)
+	lost := (*hetcuda.LostError)(nil)
+	switch {
+	case err == nil:
+		m.keep(key, c)
+	case errors.As(err, &lost):
+		c.Close()
+		if state, stateErr := m.stateOf(context.WithoutCancel(ctx), key); stateErr != nil || state == hetcuda.Parked {
+			return errors.Join(err, stateErr)
+		}
+	default:
+		c.Close()
+		return err
+	}
+	// The process has it. That our own view can't be closed is no error of its.
+	if !p.duplicated {
+		err = m.forget(parcels)
+	} else {
+		err = p.giveUp()
+	}
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
+	}
+	return nil
+}

@@ -1,0 +1,534 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package datapath moves device memory in the device helper: out of processes
+// that run libhetcuda, into copies on the device, to a snapshot's files and back.
+// It implements nvidia.Mover on devices that [Machine] opens.
+//
+// Descriptors of parked memory keep it alive; a device is told of them only when
+// the memory is copied. Data goes through pinned memory that is kept, by several
+// lanes at once for each device: a lane copies a few blocks, waits, and reads or
+// writes its file. Nothing is held in host memory twice.
+//
+// Mover.mu guards the tables, and is not held during any call of a device, of a
+// client or of a file system: a parcel that is used is marked instead. The package
+// must not know of containers, and loads no driver.
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
+)
+
+// Config says how data is moved.
+type Config struct {
+	// SlotSize is what a lane moves at once, a multiple of memfile.BlockSize,
+	// and Slots how many are pinned for each device.
+	SlotSize, Slots int
+	// Lanes is how many copy and read or write at once, for each device.
+	Lanes int
+	// Spare is the device memory that Duplicate leaves.
+	Spare uint64
+	// Idle is how long devices stay open that nobody uses.
+	Idle time.Duration
+}
+
+// DefaultConfig is what was found best (docs/engines.md).
+func DefaultConfig() Config {
+	return Config{SlotSize: 32 << 20, Slots: 8, Lanes: 8, Spare: 512 << 20, Idle: time.Minute}
+}
+
+// Mover implements nvidia.Mover.
+type Mover struct {
+	machine Machine
+	cfg     Config
+
+	mu      sync.Mutex
+	devices map[string]*openDevice
+	parcels map[string]*parcel
+	held    map[client]*hetcuda.Conn
+	// users is how many operations are under way, and idle ends the devices.
+	users int
+	idle  *time.Timer
+}
+
+var (
+	_ nvidia.Mover    = (*Mover)(nil)
+	_ nvidia.Preparer = (*Mover)(nil)
+)
+
+// client names a process.
+type client struct {
+	dir string
+	pid int
+}
+
+// openDevice is a device that is being opened, or is.
+type openDevice struct {
+	ready chan struct{}
+	*device
+	err error
+}
+
+// New returns a mover that has opened nothing yet.
+func New(machine Machine, cfg Config) *Mover {
+	return &Mover{
+		machine: machine,
+		cfg:     cfg,
+		devices: map[string]*openDevice{},
+		parcels: map[string]*parcel{},
+		held:    map[client]*hetcuda.Conn{},
+	}
+}
+
+// begin marks parcels as used by an operation, and fails if one is used already
+// or is missing. end is the way back.
+func (m *Mover) begin(what string, names ...string) ([]*parcel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := make([]*parcel, 0, len(names))
+	for _, name := range names {
+		p, ok := m.parcels[name]
+		if !ok {
+			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: what, Detail: fmt.Sprintf("there is no parcel %q", name)}
+		}
+		if p.busy != "" {
+			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("%s of parcel %q is under way", p.busy, name)}
+		}
+		found = append(found, p)
+	}
+	for i, p := range found {
+		if p.busy != "" { // named twice
+			for _, q := range found[:i] {
+				q.busy = ""
+			}
+			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("parcel %q twice", p.name)}
+		}
+		p.busy = what
+	}
+	m.enterLocked()
+	return found, nil
+}
+
+func (m *Mover) end(parcels []*parcel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range parcels {
+		p.busy, p.progress = "", nil
+	}
+	m.leaveLocked()
+}
+
+// claim makes the name of a parcel known, marked as used.
+func (m *Mover) claim(what string, names ...string) ([]*parcel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	made := make([]*parcel, 0, len(names))
+	for _, name := range names {
+		if _, ok := m.parcels[name]; ok {
+			for _, p := range made {
+				delete(m.parcels, p.name)
+			}
+			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("there is a parcel %q already", name)}
+		}
+		p := &parcel{name: name, busy: what}
+		m.parcels[name] = p
+		made = append(made, p)
+	}
+	m.enterLocked()
+	return made, nil
+}
+
+// forget removes parcels that are used, and what they hold.
+func (m *Mover) forget(parcels []*parcel) error {
+	m.mu.Lock()
+	for _, p := range parcels {
+		delete(m.parcels, p.name)
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, p := range parcels {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Mover) enterLocked() {
+	m.users++
+	if m.idle != nil {
+		m.idle.Stop()
+		m.idle = nil
+	}
+}
+
+// leaveLocked has the devices closed some time after the last use: each costs
+// device memory (0.5 GB for a context).
+func (m *Mover) leaveLocked() {
+	m.users--
+	if m.users == 0 && len(m.parcels) == 0 && len(m.held) == 0 && len(m.devices) > 0 && m.idle == nil {
+		m.idle = time.AfterFunc(m.cfg.Idle, m.closeIdle)
+	}
+}
+
+func (m *Mover) closeIdle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.idle = nil
+	if m.users > 0 || len(m.parcels) > 0 || len(m.held) > 0 {
+		return
+	}
+	for uuid, d := range m.devices {
+		delete(m.devices, uuid)
+		// Who opens it anew meanwhile gets another.
+		go func() {
+			if <-d.ready; d.device != nil {
+				_ = d.close() // nothing is lost, and nobody is there to be told
+			}
+		}()
+	}
+}
+
+// open returns a device, which it opens if nobody has.
+func (m *Mover) open(ctx context.Context, uuid string) (*device, error) {
+	m.mu.Lock()
+	d, ok := m.devices[uuid]
+	if !ok {
+		d = &openDevice{ready: make(chan struct{})}
+		m.devices[uuid] = d
+	}
+	m.mu.Unlock()
+	if !ok {
+		gpu, err := m.machine.Open(uuid)
+		if d.err = err; err == nil {
+			d.device = newDevice(gpu, uuid, m.cfg)
+		} else {
+			m.mu.Lock()
+			delete(m.devices, uuid)
+			m.mu.Unlock()
+		}
+		close(d.ready)
+	}
+	select {
+	case <-d.ready:
+		return d.device, d.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Prepare implements nvidia.Preparer.
+func (m *Mover) Prepare(ctx context.Context, devices []string) error {
+	m.mu.Lock()
+	m.enterLocked()
+	m.mu.Unlock()
+	defer m.end(nil)
+	return inParallel(devices, func(uuid string) error {
+		d, err := m.open(ctx, uuid)
+		if err != nil {
+			return err
+		}
+		return d.pin()
+	})
+}
+
+// Duplicate implements nvidia.Mover.
+func (m *Mover) Duplicate(ctx context.Context, names []string) (done bool, err error) {
+	parcels, err := m.begin("duplicate", names...)
+	if err != nil {
+		return false, err
+	}
+	defer m.end(parcels)
+	if err := m.mapAll(ctx, parcels); err != nil {
+		return false, err
+	}
+	need := map[*device]uint64{}
+	for _, p := range parcels {
+		if p.duplicated {
+			return false, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "duplicate", Detail: fmt.Sprintf("parcel %q is duplicated already", p.name)}
+		}
+		for _, a := range p.views {
+			need[a.device] += a.used
+		}
+	}
+	for d, bytes := range need {
+		free, err := d.Free()
+		if err != nil {
+			return false, err
+		}
+		if free < bytes+m.cfg.Spare {
+			log.G(ctx).Debugf("no copy on the device: %s has %d bytes free, %d are needed", d.uuid, free, bytes)
+			return false, nil
+		}
+	}
+	var made []*area
+	copies := make([][]*area, len(parcels))
+	for i, p := range parcels {
+		for _, view := range p.views {
+			a, err := p.copyArea(view)
+			if err != nil {
+				err = errors.Join(err, closeAreas(made))
+				if errors.Is(err, helperapi.ErrNoDeviceMemory) {
+					return false, nil // somebody else was faster
+				}
+				return false, err
+			}
+			made = append(made, a)
+			copies[i] = append(copies[i], a)
+		}
+	}
+	if err := duplicate(parcels, copies); err != nil {
+		return false, errors.Join(err, closeAreas(made))
+	}
+	for i, p := range parcels {
+		p.copies, p.duplicated = copies[i], true
+		p.repoint()
+	}
+	return true, nil
+}
+
+// duplicate copies all views, each on a queue of its own.
+func duplicate(parcels []*parcel, copies [][]*area) (err error) {
+	var streams []Stream
+	for i, p := range parcels {
+		for j, view := range p.views {
+			s, openErr := view.device.NewStream()
+			if openErr != nil {
+				err = openErr
+				break
+			}
+			streams = append(streams, s)
+			if view.used > 0 {
+				err = errors.Join(err, s.Copy(copies[i][j].base, view.base, view.used))
+			}
+		}
+	}
+	for _, s := range streams {
+		err = errors.Join(err, s.Wait(), s.Close())
+	}
+	return err
+}
+
+// Drop implements nvidia.Mover.
+func (m *Mover) Drop(_ context.Context, names []string) error {
+	var there []string
+	m.mu.Lock()
+	for _, name := range names {
+		if _, ok := m.parcels[name]; ok {
+			there = append(there, name)
+		}
+	}
+	m.mu.Unlock()
+	parcels, err := m.begin("drop", there...)
+	if err != nil {
+		return err
+	}
+	defer m.end(parcels)
+	return m.forget(parcels)
+}
+
+// Progress implements nvidia.Mover.
+func (m *Mover) Progress(_ context.Context, name string) (nvidia.Progress, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.parcels[name]
+	if !ok || p.progress == nil {
+		return nvidia.Progress{}, nil
+	}
+	return p.progress.read(), nil
+}
+
+// parcel is the device memory of one process.
+type parcel struct {
+	name string
+	// busy and progress are guarded by Mover.mu, the rest belongs to whoever
+	// made it busy.
+	busy     string
+	progress *progress
+
+	pieces []piece
+	// views map the memory of the process, once it is to be read, and copies
+	// the copy of it.
+	views, copies []*area
+	// duplicated says that the copy is there, also of no memory at all.
+	duplicated bool
+}
+
+// piece is one chunk of a parcel.
+type piece struct {
+	chunk hetcuda.Chunk
+	// device is where it is.
+	device string
+	// fd is a descriptor of the memory, -1 if it was given back.
+	fd int
+	// view is which of the views it is in, and offset where.
+	view   int
+	offset uint64
+	// address is where it can be read, 0 for nowhere.
+	address uint64
+}
+
+// close lets go of everything.
+func (p *parcel) close() error {
+	err := p.giveUp()
+	err = errors.Join(err, closeAreas(p.copies))
+	p.copies = nil
+	return err
+}
+
+// giveUp lets go of the memory itself, and keeps a copy.
+func (p *parcel) giveUp() error {
+	for i := range p.pieces {
+		if p.pieces[i].fd >= 0 {
+			_ = unix.Close(p.pieces[i].fd)
+			p.pieces[i].fd = -1
+		}
+	}
+	err := closeAreas(p.views)
+	p.views = nil
+	p.repoint()
+	return err
+}
+
+// repoint sets where the pieces are read: in the copy, if there is one.
+func (p *parcel) repoint() {
+	areas := p.copies
+	if !p.duplicated {
+		areas = p.views
+	}
+	for i := range p.pieces {
+		piece := &p.pieces[i]
+		piece.address = 0
+		if len(areas) > 0 {
+			piece.address = areas[piece.view].base + piece.offset
+		}
+	}
+}
+
+// copyArea makes memory for a copy of a view.
+func (p *parcel) copyArea(view *area) (*area, error) {
+	a, err := newArea(view.device, view.size)
+	if err != nil || view.used == 0 {
+		return a, err
+	}
+	h, err := view.device.Create(view.used)
+	if err == nil {
+		_, err = a.add(h, view.used)
+	}
+	if err == nil {
+		err = a.open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+// mapAll maps the memory of parcels so that it can be read.
+func (m *Mover) mapAll(ctx context.Context, parcels []*parcel) error {
+	return inParallel(parcels, func(p *parcel) error {
+		if len(p.views) > 0 || p.duplicated {
+			return nil
+		}
+		err := m.mapOne(ctx, p)
+		if err != nil {
+			err = errors.Join(fmt.Errorf("map parked memory (%s): %w", p.name, err), closeAreas(p.views))
+			p.views = nil
+			p.repoint()
+		}
+		return err
+	})
+}
+
+func (m *Mover) mapOne(ctx context.Context, p *parcel) error {
+	if err := m.makeViews(ctx, p); err != nil {
+		return err
+	}
+	for i := range p.pieces {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		a := p.views[p.pieces[i].view]
+		h, err := a.device.Import(p.pieces[i].fd)
+		if err != nil {
+			return fmt.Errorf("chunk %d: %w", p.pieces[i].chunk.ID, err)
+		}
+		if err := p.place(i, h); err != nil {
+			return err
+		}
+	}
+	return p.openViews()
+}
+
+// makeViews takes addresses for all pieces of a parcel, on their devices.
+func (m *Mover) makeViews(ctx context.Context, p *parcel) error {
+	sizes, index := map[string]uint64{}, map[string]int{}
+	var order []string
+	for i := range p.pieces {
+		uuid := p.pieces[i].device
+		if _, ok := index[uuid]; !ok {
+			index[uuid] = len(order)
+			order = append(order, uuid)
+		}
+		p.pieces[i].view = index[uuid]
+		sizes[uuid] += p.pieces[i].chunk.Size
+	}
+	for _, uuid := range order {
+		d, err := m.open(ctx, uuid)
+		if err != nil {
+			return err
+		}
+		a, err := newArea(d, sizes[uuid])
+		if err != nil {
+			return err
+		}
+		p.views = append(p.views, a)
+	}
+	return nil
+}
+
+// place maps the memory of piece i.
+func (p *parcel) place(i int, handle uint64) error {
+	piece := &p.pieces[i]
+	a := p.views[piece.view]
+	address, err := a.add(handle, piece.chunk.Size)
+	if err != nil {
+		return fmt.Errorf("chunk %d: %w", piece.chunk.ID, err)
+	}
+	piece.offset = address - a.base
+	return nil
+}
+
+func (p *parcel) openViews() error {
+	for _, a := range p.views {
+		if err := a.open(); err != nil {
+			return err
+		}
+	}
+	p.repoint()
+	return nil
+}
+
+// uuidOf is how a device is named outside.
+func uuidOf(raw [16]byte) string { return memfile.UUID(raw).String() }
+
+// inParallel runs f for all, waits, and joins the errors.
+func inParallel[T any](all []T, f func(T) error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, x := range all {
+		wg.Go(func() { errs[i] = f(x) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
