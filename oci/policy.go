@@ -49,6 +49,9 @@ const (
 	EngineAuto Engine = "auto"
 	// EngineDriver takes the vendor's process checkpoint.
 	EngineDriver Engine = "driver"
+	// EngineSplit has device memory moved apart from the processes, by a library
+	// in front of the driver's.
+	EngineSplit Engine = "split"
 	// EngineNone says that the container uses no GPU, whatever it could see.
 	EngineNone Engine = "none"
 )
@@ -73,9 +76,9 @@ func ParsePolicy(annotations map[string]string) (Policy, error) {
 			errs = append(errs, fmt.Errorf("annotation %s is %q, want %s", key, value, want))
 		}
 	}
-	read(AnnotationEngine, "auto, driver or none", func(v string) bool {
+	read(AnnotationEngine, "auto, driver, split or none", func(v string) bool {
 		p.Engine = Engine(v)
-		return p.Engine == EngineAuto || p.Engine == EngineDriver || p.Engine == EngineNone
+		return p.Engine == EngineAuto || p.Engine == EngineDriver || p.Engine == EngineSplit || p.Engine == EngineNone
 	})
 	read(AnnotationCheckpointExit, "true or false", func(v string) (ok bool) {
 		var err error

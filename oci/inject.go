@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oci
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Where a container finds what is injected. Restored processes have these paths
+// in their memory: they never change.
+const (
+	// InjectedLibrary is the directory of libhetcuda.
+	InjectedLibrary = "/run/hetgpu/lib"
+	// InjectedControl is the directory in which its processes listen.
+	InjectedControl = "/run/hetgpu/control"
+	// InjectedPreload is the directory of the user's own libraries.
+	InjectedPreload = "/run/hetgpu/preload"
+)
+
+// The variables by which libhetcuda, and the linker for it, are told.
+const (
+	envLibraryPath = "LD_LIBRARY_PATH"
+	envPreload     = "LD_PRELOAD"
+	envControl     = "HETCUDA_CONTROL"
+	envReal        = "HETCUDA_REAL"
+)
+
+// Injection is what is put in front of a container's GPU driver. Paths are of
+// the host.
+type Injection struct {
+	// Library is the directory that has libhetcuda as libcuda.so.1.
+	Library string
+	// Control is the container's own directory, in which its processes listen.
+	Control string
+	// Preload is a directory of the user's libraries, "" for none, and
+	// PreloadNames are those in it that every program is to load, in order.
+	Preload      string
+	PreloadNames []string
+}
+
+// Inject puts libhetcuda in front of the container's GPU driver: by mounts that
+// come after all others, and by environment variables, in which what is there
+// stays. Nothing of the image changes. A spec that has an injection gets its
+// mounts replaced, and is else as it was.
+func Inject(spec *Spec, in Injection) error {
+	mounts := []specs.Mount{
+		bind(in.Library, InjectedLibrary, "ro"),
+		bind(in.Control, InjectedControl, "rw"),
+	}
+	env := slices.Clone(spec.Process.Env)
+	if in.Preload != "" {
+		mounts = append(mounts, bind(in.Preload, InjectedPreload, "ro"))
+		names := make([]string, 0, len(in.PreloadNames))
+		for _, name := range in.PreloadNames {
+			names = append(names, path.Join(InjectedPreload, name))
+		}
+		env = prepend(env, envPreload, names)
+	}
+	env = prepend(env, envLibraryPath, []string{InjectedLibrary})
+	env = setEnv(env, envControl, InjectedControl)
+	if file := realLibrary(spec.Mounts); file != "" {
+		env = setEnv(env, envReal, file)
+	}
+	for _, m := range mounts {
+		if err := spec.SetMount(m); err != nil {
+			return err
+		}
+	}
+	spec.SetEnv(env)
+	return nil
+}
+
+// bind is a mount of a directory of the host. A device in it is no device, and a
+// program in it gains no rights.
+func bind(source, destination, mode string) specs.Mount {
+	return specs.Mount{Destination: destination, Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}
+}
+
+// realLibrary is where the driver's library is in the container, if a mount says
+// so: NVIDIA's tools mount it by its full name.
+func realLibrary(mounts []specs.Mount) string {
+	for _, m := range mounts {
+		version, ok := strings.CutPrefix(path.Base(m.Destination), "libcuda.so.")
+		if ok && version != "1" && strings.Trim(version, "0123456789.") == "" {
+			return path.Clean(m.Destination)
+		}
+	}
+	return ""
+}
+
+// prepend puts entries before those of a list, in which they are once. What
+// else is in it stays, also what is empty and means the working directory.
+func prepend(env []string, name string, entries []string) []string {
+	list := slices.Clone(entries)
+	if old, _ := getEnv(env, name); old != "" {
+		separator := ":"
+		if name == envPreload && !strings.Contains(old, separator) {
+			separator = " " // the linker takes both
+		}
+		for entry := range strings.SplitSeq(old, separator) {
+			if !slices.Contains(entries, entry) {
+				list = append(list, entry)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return env
+	}
+	return setEnv(env, name, strings.Join(list, ":"))
+}
+
+// getEnv finds the value that counts where there are several: the last.
+func getEnv(env []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(env) {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// setEnv leaves one value, where the first was.
+func setEnv(env []string, name, value string) []string {
+	kv := name + "=" + value
+	is := func(kv string) bool { return strings.HasPrefix(kv, name+"=") }
+	i := slices.IndexFunc(env, is)
+	if i < 0 {
+		return append(env, kv)
+	}
+	env[i] = kv
+	return slices.Concat(env[:i+1], slices.DeleteFunc(slices.Clone(env[i+1:]), is))
+}
+
+// SetEnv sets the environment of the container's first process.
+func (s *Spec) SetEnv(env []string) {
+	if !slices.Equal(s.Process.Env, env) {
+		s.Process.Env = env
+		s.set(env, "process", "env")
+	}
+}
+
+// SetMount adds a mount after all others, or puts it in the place of the one
+// with its destination. The others stay as they are, with what our types lack.
+func (s *Spec) SetMount(m specs.Mount) error {
+	all, err := s.rawMounts()
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", m.Destination, err)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", m.Destination, err)
+	}
+	switch i := slices.IndexFunc(s.Mounts, func(old specs.Mount) bool { return path.Clean(old.Destination) == m.Destination }); {
+	case i < 0:
+		s.Mounts, all = append(s.Mounts, m), append(all, data)
+	case sameMount(s.Mounts[i], m):
+		return nil
+	default:
+		s.Mounts[i], all[i] = m, data
+	}
+	s.set(all, "mounts")
+	return nil
+}
+
+func sameMount(a, b specs.Mount) bool {
+	return a.Destination == b.Destination && a.Type == b.Type && a.Source == b.Source && slices.Equal(a.Options, b.Options)
+}
+
+// rawMounts are the mounts as they are written, those that were set included.
+func (s *Spec) rawMounts() ([]json.RawMessage, error) {
+	for _, e := range slices.Backward(s.edits) {
+		if all, ok := e.value.([]json.RawMessage); ok {
+			return slices.Clone(all), nil
+		}
+	}
+	m, err := findMember(s.document, "mounts")
+	if err != nil {
+		return nil, err
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(m.value, &all); err != nil {
+		return nil, err
+	}
+	if len(all) != len(s.Mounts) {
+		return nil, fmt.Errorf("%d mounts are written, and %d were read", len(all), len(s.Mounts))
+	}
+	return all, nil
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oci_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+)
+
+func inject(t *testing.T, document string, in oci.Injection) (spec *oci.Spec, written string) {
+	t.Helper()
+	dir, name := bundle(t, document)
+	spec = load(t, dir)
+	if err := oci.Inject(spec, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Save(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load(t, dir), string(data)
+}
+
+var plainInjection = oci.Injection{Library: "/usr/lib/hetgpu", Control: "/bundle/control"}
+
+func TestInjectEnvironment(t *testing.T) {
+	const lib, control = "LD_LIBRARY_PATH=/run/hetgpu/lib", "HETCUDA_CONTROL=/run/hetgpu/control"
+	for name, tc := range map[string]struct {
+		env, mounts string
+		preload     []string
+		want        []string
+	}{
+		"nothing there":         {env: ``, want: []string{lib, control}},
+		"others":                {env: `"A=B","PATH=/bin"`, want: []string{"A=B", "PATH=/bin", lib, control}},
+		"a path":                {env: `"LD_LIBRARY_PATH=/usr/local/nvidia/lib:/x","A=B"`, want: []string{lib + ":/usr/local/nvidia/lib:/x", "A=B", control}},
+		"an empty path":         {env: `"LD_LIBRARY_PATH="`, want: []string{lib, control}},
+		"the working directory": {env: `"LD_LIBRARY_PATH=/x::/y"`, want: []string{lib + ":/x::/y", control}},
+		"ours, elsewhere in it": {env: `"LD_LIBRARY_PATH=/x:/run/hetgpu/lib:/y"`, want: []string{lib + ":/x:/y", control}},
+		"twice":                 {env: `"LD_LIBRARY_PATH=/no","A=B","LD_LIBRARY_PATH=/yes"`, want: []string{lib + ":/yes", "A=B", control}},
+		"a name that begins so": {env: `"LD_LIBRARY_PATH_X=/x"`, want: []string{"LD_LIBRARY_PATH_X=/x", lib, control}},
+		"another's control":     {env: `"HETCUDA_CONTROL=/else"`, want: []string{control, lib}},
+		"the real library": {
+			mounts: `{"destination":"/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"}`,
+			want:   []string{lib, control, "HETCUDA_REAL=/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"},
+		},
+		"a library that only looks so": {
+			mounts: `{"destination":"/lib/libcuda.so.1"},{"destination":"/lib/libcuda.so.new"},{"destination":"/lib/libcudadebugger.so.580.1"},{"destination":"/lib/libcuda.so"}`,
+			want:   []string{lib, control},
+		},
+		"the user's own libraries": {preload: []string{"a.so", "b.so"}, want: []string{"LD_PRELOAD=/run/hetgpu/preload/a.so:/run/hetgpu/preload/b.so", lib, control}},
+		"and what is preloaded":    {env: `"LD_PRELOAD=/x.so /y.so"`, preload: []string{"a.so"}, want: []string{"LD_PRELOAD=/run/hetgpu/preload/a.so:/x.so:/y.so", lib, control}},
+		"no library of the user's": {env: `"LD_PRELOAD=/x.so"`, preload: []string{}, want: []string{"LD_PRELOAD=/x.so", lib, control}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := plainInjection
+			if tc.preload != nil {
+				in.Preload, in.PreloadNames = "/opt/tools", tc.preload
+			}
+			spec, written := inject(t, `{"process":{"env":[`+tc.env+`]},"mounts":[`+tc.mounts+`]}`, in)
+			if !slices.Equal(spec.Process.Env, tc.want) {
+				t.Errorf("environment\n %q, want\n %q", spec.Process.Env, tc.want)
+			}
+			if _, again := inject(t, written, in); again != written {
+				t.Errorf("twice it is\n%s\nonce\n%s", again, written)
+			}
+		})
+	}
+}
+
+func TestInjectMounts(t *testing.T) {
+	const ours = `{"destination":"/run/hetgpu/lib","type":"bind","source":"/usr/lib/hetgpu","options":["bind","ro","nosuid","nodev"]},` +
+		`{"destination":"/run/hetgpu/control","type":"bind","source":"/bundle/control","options":["bind","rw","nosuid","nodev"]}`
+	const preload = `,{"destination":"/run/hetgpu/preload","type":"bind","source":"/opt/tools","options":["bind","ro","nosuid","nodev"]}`
+	const env = `"process":{"newer":1,"env":["LD_LIBRARY_PATH=/run/hetgpu/lib","HETCUDA_CONTROL=/run/hetgpu/control"]}`
+	const run = `{"destination":"/run","type":"tmpfs","source":"tmpfs","newer":{"x":1}}`
+	for name, tc := range map[string]struct {
+		mounts, want string
+		preload      bool
+	}{
+		"none":                    {`null`, `[` + ours + `]`, false},
+		"after what hides it":     {`[` + run + `]`, `[` + run + `,` + ours + `]`, false},
+		"in another's place":      {`[{"destination":"/run/hetgpu/control/","source":"/old/control"},` + run + `]`, `[{"destination":"/run/hetgpu/control","type":"bind","source":"/bundle/control","options":["bind","rw","nosuid","nodev"]},` + run + `,{"destination":"/run/hetgpu/lib","type":"bind","source":"/usr/lib/hetgpu","options":["bind","ro","nosuid","nodev"]}]`, false},
+		"with a user's libraries": {`[]`, `[` + ours + preload + `]`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := plainInjection
+			if tc.preload {
+				in.Preload = "/opt/tools"
+			}
+			document := `{"new":[ 1 ],` + env + `,"mounts":` + tc.mounts + `}`
+			_, written := inject(t, document, in)
+			if want := strings.Replace(document, `"mounts":`+tc.mounts, `"mounts":`+tc.want, 1); written != want {
+				t.Errorf("it is\n%s\nwant\n%s", written, want)
+			}
+		})
+	}
+}
+
+// On a restore into another container the paths inside stay, and lead to its own.
+func TestInjectAgain(t *testing.T) {
+	_, first := inject(t, `{"mounts":[{"destination":"/a"}]}`, plainInjection)
+	other := oci.Injection{Library: "/usr/lib/hetgpu", Control: "/other/control"}
+	spec, second := inject(t, first, other)
+	if second != strings.Replace(first, "/bundle/control", "/other/control", 1) || len(spec.Mounts) != 3 {
+		t.Errorf("first\n%s\nsecond\n%s", first, second)
+	}
+}
