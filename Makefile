@@ -44,6 +44,8 @@ libhetcuda: ## the library that stands before the driver's in containers
 install: build ## install our programs below DESTDIR and PREFIX
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install $(addprefix bin/,$(COMMANDS)) '$(DESTDIR)$(PREFIX)/bin/'
+	install -d '$(DESTDIR)$(PREFIX)/lib/hetgpu'
+	install bin/libhetcuda/libcuda.so.1 '$(DESTDIR)$(PREFIX)/lib/hetgpu/'
 
 .PHONY: test
 test: ## set up, lint, unit tests with the race detector, integration tests

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -35,6 +36,19 @@ type Config struct {
 	// Timeout bounds a checkpoint and a restore, each.
 	Timeout Duration `toml:"timeout"`
 	CRIU    CRIU     `toml:"criu"`
+	Split   Split    `toml:"split"`
+}
+
+// Split is about the split engine.
+type Split struct {
+	// Enabled has containers use it that choose no engine, where they can.
+	Enabled bool `toml:"enabled"`
+	// LibraryDir is the directory of libhetcuda; "" for lib/hetgpu beside the
+	// directory of our own program.
+	LibraryDir string `toml:"library_dir"`
+	// PreloadDir is a directory of libraries that the containers' programs are to
+	// load besides, "" for none.
+	PreloadDir string `toml:"preload_dir"`
 }
 
 // CRIU is about the CRIU program.
@@ -93,6 +107,11 @@ func load(name string, mayMiss bool) (Config, error) {
 			return c, fmt.Errorf("configuration %s: unknown key:\n%s", name, strict.String())
 		}
 		return c, fmt.Errorf("configuration %s: %w", name, err)
+	}
+	for key, dir := range map[string]string{"split.library_dir": c.Split.LibraryDir, "split.preload_dir": c.Split.PreloadDir} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return c, fmt.Errorf("configuration %s: %s is %q, want an absolute path", name, key, dir)
+		}
 	}
 	if c.CRIU.LogLevel < 0 || c.CRIU.LogLevel > 4 {
 		return c, fmt.Errorf("configuration %s: criu.log_level is %d, want 0 to 4", name, c.CRIU.LogLevel)

@@ -17,12 +17,14 @@ func TestLoad(t *testing.T) {
 		want  func(*Config)
 		wrong string
 	}{
-		"empty":         {"", func(*Config) {}, ""},
-		"some":          {"timeout = \"90s\"\n[criu]\npath = \"/x\"\n", func(c *Config) { c.Timeout = Duration(90 * time.Second); c.CRIU.Path = "/x" }, ""},
-		"unknown key":   {"time_out = \"90s\"\n", nil, "time_out"},
-		"negative time": {"timeout = \"-1s\"\n", nil, "not positive"},
-		"log level":     {"[criu]\nlog_level = 9\n", nil, "log_level"},
-		"not TOML":      {"]", nil, "configuration"},
+		"empty":              {"", func(*Config) {}, ""},
+		"some":               {"timeout = \"90s\"\n[criu]\npath = \"/x\"\n", func(c *Config) { c.Timeout = Duration(90 * time.Second); c.CRIU.Path = "/x" }, ""},
+		"unknown key":        {"time_out = \"90s\"\n", nil, "time_out"},
+		"negative time":      {"timeout = \"-1s\"\n", nil, "not positive"},
+		"split":              {"[split]\nenabled = true\nlibrary_dir = \"/x\"\n", func(c *Config) { c.Split = Split{Enabled: true, LibraryDir: "/x"} }, ""},
+		"relative directory": {"[split]\npreload_dir = \"x\"\n", nil, "absolute"},
+		"log level":          {"[criu]\nlog_level = 9\n", nil, "log_level"},
+		"not TOML":           {"]", nil, "configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.toml")

@@ -42,6 +42,9 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	}
 	m := &s.Manifest
 	m.Engine, m.Created = s.engine(), time.Now()
+	if m.Engine == snapshot.EngineNone {
+		m.EngineReason = ""
+	}
 	// The rest of the files, when no more are written.
 	seal := func(ctx context.Context) (p phases, err error) {
 		if m.Memory, err = memory.wait(ctx); err != nil {

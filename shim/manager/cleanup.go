@@ -24,6 +24,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+	"github.com/hetgpu/containerd-shim-hetgpu/shim/controldir"
 )
 
 // cleanupTimeout bounds the end of processes that were sent SIGKILL.
@@ -45,6 +46,10 @@ func (h *hetgpu) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 		if err := endProcesses(ctx, bundle); err != nil {
 			log.G(ctx).WithError(err).WithField(logfields.ID, id).Warn("not all processes of the container could be ended")
 		}
+	}
+	// One that was killed leaves it mounted, and containerd could not remove it.
+	if err := controldir.Remove(bundle); err != nil {
+		log.G(ctx).WithError(err).WithField(logfields.ID, id).Warn("the container's bundle can't be removed")
 	}
 	return h.Shim.Stop(ctx, id)
 }

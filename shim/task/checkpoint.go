@@ -99,6 +99,9 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err := c.waitExecs(ctx); err != nil {
 		return err
 	}
+	if err := s.checkLibrary(c); err != nil {
+		return err
+	}
 	running, err := c.running()
 	if err != nil {
 		return err
@@ -118,8 +121,8 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	}
 	defer os.Remove(c.criuConfig())
 	request := checkpoint.Request{Dump: dump, Manifest: snapshot.Manifest{
-		Container: c.saved,
-		Host:      s.host(ctx, c, tool),
+		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
+		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{
 			TCPEstablished: dump.TCPEstablished, ExternalUnixSockets: dump.UnixSockets,
 			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "",

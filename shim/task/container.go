@@ -38,6 +38,10 @@ type container struct {
 	policy oci.Policy
 	gpus   oci.GPUs
 	gpu    checkpoint.GPU
+	// injected is what is in front of its GPU driver; nil for nothing.
+	injected *injected
+	// engineReason is why its engine is not the one that was configured.
+	engineReason string
 	// guard watches for legacy CUDA IPC; nil if nobody needs to know.
 	guard *ipcwatch.Guard
 	// libraryDirs are where else libcuda may be.
@@ -126,12 +130,26 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 			return nil, fmt.Errorf("restore from %s: %w", r.Checkpoint, err)
 		}
 	}
-	c.readSpec(spec)
-	if err := spec.Save(); err != nil {
-		c.abandonRestore(ctx)
+	if err := s.writeSpec(c, spec); err != nil {
+		c.abandon(ctx)
 		return nil, err
 	}
 	return c, nil
+}
+
+// writeSpec makes the spec what the container is to have.
+func (s *service) writeSpec(c *container, spec *oci.Spec) error {
+	if err := s.inject(c, spec); err != nil {
+		return err
+	}
+	c.readSpec(spec)
+	return spec.Save()
+}
+
+// abandon ends what was begun for a container that there will not be.
+func (c *container) abandon(ctx context.Context) {
+	c.abandonRestore(ctx)
+	c.eject(ctx)
 }
 
 // gpuOf chooses how the container's GPU state is captured.
@@ -142,12 +160,17 @@ func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, erro
 	if !c.gpus.NVIDIA {
 		return nil, fmt.Errorf("annotation %s is %q, and the container has no NVIDIA device: %w", oci.AnnotationEngine, c.policy.Engine, errdefs.ErrInvalidArgument)
 	}
-	s.helper.Warm(ctx)
-	if c.policy.NoLegacyIPC {
-		return nvidia.NewEngine(s.helper), nil
+	var err error
+	if c.injected, err = s.wantSplit(ctx, c); err != nil {
+		return nil, err
 	}
-	c.guard = ipcwatch.NewGuard()
-	return nvidia.NewEngine(s.helper, nvidia.WithSharing(sharing{c.guard})), nil
+	s.helper.Warm(ctx)
+	var opts []nvidia.Option
+	if !c.policy.NoLegacyIPC {
+		c.guard = ipcwatch.NewGuard()
+		opts = append(opts, nvidia.WithSharing(sharing{c.guard}))
+	}
+	return s.split(ctx, c, nvidia.NewEngine(s.helper, opts...)), nil
 }
 
 // readSpec takes from the spec what later operations need, and makes runc pass

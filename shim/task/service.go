@@ -38,6 +38,9 @@ type service struct {
 	// it, checkpoints do not.
 	configErr error
 	helper    *nvidia.Helper
+	// mover is a helper of its own: what it holds is lost with it, and the other
+	// is killed when the driver hangs.
+	mover *nvidia.Helper
 	// oom returns the watch of restored containers, made when it is first
 	// needed.
 	oom func() (*oomWatch, error)
@@ -57,6 +60,7 @@ func New(ctx context.Context, publisher shim.Publisher, sd shutdown.Service) (sh
 	s := &service{TTRPCTaskService: inner, containers: make(map[string]*container)}
 	s.config, s.configErr = config.Load()
 	s.helper = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
+	s.mover = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
 	s.oom = sync.OnceValues(func() (*oomWatch, error) { return newOOMWatch(ctx, publisher) })
 	return s, nil
 }
@@ -84,7 +88,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	}
 	resp, err := s.TTRPCTaskService.Create(ctx, r)
 	if err != nil {
-		c.abandonRestore(ctx)
+		c.abandon(ctx)
 		return nil, err
 	}
 	c.setPID(int(resp.Pid))
@@ -166,7 +170,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	delete(s.containers, r.ID)
 	s.mu.Unlock()
 	if c != nil {
-		c.abandonRestore(ctx)
+		c.abandon(ctx)
 		c.endGuard(ctx)
 	}
 	return resp, nil

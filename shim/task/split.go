@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+	"github.com/hetgpu/containerd-shim-hetgpu/shim/controldir"
+)
+
+const (
+	// libraryName is libhetcuda's file, by the name under which programs ask for
+	// the driver's library.
+	libraryName = "libcuda.so.1"
+	// kernelDriver has the version of NVIDIA's kernel driver.
+	kernelDriver = "/sys/module/nvidia/version"
+)
+
+// testedDrivers are the releases of the driver that libhetcuda was tested with.
+// Another one is chosen by the annotation only.
+var testedDrivers = []string{"580"}
+
+// injected is what was put in front of a container's GPU driver; nil if nothing
+// was.
+type injected struct {
+	// dir is libhetcuda's directory on the host.
+	dir     string
+	library snapshot.Library
+}
+
+// Library is the manifest's word for it.
+func (i *injected) Library() *snapshot.Library {
+	if i == nil {
+		return nil
+	}
+	return &i.library
+}
+
+// wantSplit finds the library, if the container is to have it. Where it was only
+// to have it if possible, and it is not, c.engineReason says why not.
+func (s *service) wantSplit(ctx context.Context, c *container) (*injected, error) {
+	must := c.policy.Engine == oci.EngineSplit || c.policy.Engine == oci.EngineAuto && c.restoresLibrary()
+	if !must && (c.policy.Engine != oci.EngineAuto || !s.config.Split.Enabled) {
+		return nil, nil
+	}
+	found, err := s.findLibrary()
+	if err == nil && !must {
+		err = testedDriver(kernelDriver)
+	}
+	if err == nil {
+		return found, nil
+	}
+	if must {
+		return nil, fmt.Errorf("the split engine: %w: %w", err, errdefs.ErrFailedPrecondition)
+	}
+	log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Info("the driver engine is used instead of the split engine")
+	c.engineReason = err.Error()
+	return nil, nil
+}
+
+// restoresLibrary tells whether the container's processes come with the library
+// in their memory. What is wrong with the snapshot is found later.
+func (c *container) restoresLibrary() bool {
+	if c.request.Checkpoint == "" {
+		return false
+	}
+	m, err := snapshot.ReadManifest(c.request.Checkpoint)
+	return err == nil && m.Library != nil
+}
+
+// findLibrary finds libhetcuda on the host.
+func (s *service) findLibrary() (*injected, error) {
+	dir := s.config.Split.LibraryDir
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(filepath.Dir(self), "..", "lib", "hetgpu")
+	}
+	id, err := buildID(filepath.Join(dir, libraryName))
+	if err != nil {
+		return nil, fmt.Errorf("libhetcuda is not installed: %w", err)
+	}
+	return &injected{dir: dir, library: snapshot.Library{BuildID: id}}, nil
+}
+
+// testedDriver fails for a release of the driver that the library was not tested
+// with.
+func testedDriver(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("the driver's version can't be told: %w", err)
+	}
+	version := strings.TrimSpace(string(text))
+	release, _, _ := strings.Cut(version, ".")
+	if !slices.Contains(testedDrivers, release) {
+		return fmt.Errorf("libhetcuda was not tested with driver %s (tested: %s)", version, strings.Join(testedDrivers, ", "))
+	}
+	return nil
+}
+
+// buildID reads the name that the linker gave a library.
+func buildID(name string) (string, error) {
+	f, err := elf.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	section := f.Section(".note.gnu.build-id")
+	if section == nil {
+		return "", fmt.Errorf("%s has no build id", name)
+	}
+	note, err := section.Data()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	// Sizes of name and descriptor, type; "GNU\0"; descriptor (elf(5)).
+	const head = 16
+	if len(note) < head || int(binary.LittleEndian.Uint32(note[4:])) > len(note)-head || string(note[12:head]) != "GNU\x00" {
+		return "", fmt.Errorf("%s: its build id is not understood", name)
+	}
+	return hex.EncodeToString(note[head:][:binary.LittleEndian.Uint32(note[4:])]), nil
+}
+
+// inject puts the library in front of the container's GPU driver.
+func (s *service) inject(c *container, spec *oci.Spec) error {
+	if c.injected == nil {
+		return nil
+	}
+	in := oci.Injection{Library: c.injected.dir, Control: controldir.Path(c.bundle), Preload: s.config.Split.PreloadDir}
+	if in.Preload != "" {
+		names, err := filepath.Glob(filepath.Join(in.Preload, "*.so"))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			in.PreloadNames = append(in.PreloadNames, filepath.Base(name))
+		}
+	}
+	if err := oci.Inject(spec, in); err != nil {
+		return err
+	}
+	return controldir.Make(c.bundle)
+}
+
+// eject removes what inject made, and frees the device memory that is held for
+// the container. It has ended.
+func (c *container) eject(ctx context.Context) {
+	if c.injected == nil {
+		return
+	}
+	if stream, ok := c.gpu.(checkpoint.Streamer); ok {
+		if err := stream.Drop(ctx); err != nil {
+			log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("device memory may stay in use until the shim ends")
+		}
+	}
+	if err := controldir.Remove(c.bundle); err != nil {
+		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("the container's bundle can't be removed")
+	}
+}
+
+// checkLibrary fails if the library was replaced after the container began: its
+// processes have the old one mapped, which no container could be given again.
+func (s *service) checkLibrary(c *container) error {
+	if c.injected == nil {
+		return nil
+	}
+	id, err := buildID(filepath.Join(c.injected.dir, libraryName))
+	if err == nil && id != c.injected.library.BuildID {
+		err = errors.New("another one is installed now")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the container runs libhetcuda's build %s: %w", checkpoint.ErrLibrary, c.injected.library.BuildID, err)
+	}
+	return nil
+}
+
+// split returns the split engine over the driver's, if the library is in the
+// container.
+func (s *service) split(ctx context.Context, c *container, driver *nvidia.Engine) checkpoint.GPU {
+	if c.injected == nil {
+		return driver
+	}
+	s.mover.Warm(ctx)
+	return nvidia.NewSplitEngine(driver, s.mover, controldir.Path(c.bundle), c.id)
+}
