@@ -65,6 +65,7 @@ func TestMain(m *testing.M) {
 type bench struct {
 	*standin.Machine
 	bin string
+	env []string // more for its programs
 }
 
 func newBench(t *testing.T, variant string, s standin.Spec) *bench {
@@ -88,6 +89,7 @@ func (b *bench) command(ctx context.Context, name string, args ...string) *exec.
 	c.Env = append(os.Environ(), b.Env()...)
 	// The sanitizer would wait a second at each end for more to happen.
 	c.Env = append(c.Env, "TSAN_OPTIONS=atexit_sleep_ms=0 halt_on_error=1")
+	c.Env = append(c.Env, b.env...)
 	c.WaitDelay = time.Second
 	return c
 }

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -203,4 +205,79 @@ func TestNVMLCountsMappedMemory(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("files %v, %v", left, err)
 	}
+}
+
+// inFront builds libhetcuda and makes what a bench starts find it before the
+// stand-in.
+func inFront(t *testing.T, b *bench) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", "bin", "libhetcuda"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "make", "-s", "-C", filepath.Join("..", "..", "libhetcuda"), "OUT="+dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("build libhetcuda: %v: %s", err, out)
+	}
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	t.Setenv("HETCUDA_REAL", filepath.Join(b.bin, "libcuda.so.1"))
+	t.Setenv("HETCUDA_CONTROL", t.TempDir())
+}
+
+// Programs see no difference between the stand-in and libhetcuda before it.
+func TestTheSameWithLibhetcuda(t *testing.T) {
+	spec := standin.H200s(2, 1)
+	b := newBench(t, "plain", spec)
+	run := func(program string, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		out, err := b.command(ctx, program, args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s %v: %v: %s", program, args, err, out)
+		}
+		for _, g := range spec.GPUs {
+			b.used(t, g, 0)
+		}
+		return string(out)
+	}
+	programs := [][]string{
+		{"toy", "-t", "3", "-i", "0"},
+		{"vmmtoy", "-t", "3", "-i", "0", "-l", "5"},
+		{"vmmtoy", "-t", "3", "-i", "0", "-g", "1", "-v"},
+	}
+	var plain []string
+	for _, p := range programs {
+		plain = append(plain, run(p[0], p[1:]...))
+	}
+	inFront(t, b)
+	for i, p := range programs {
+		if got := run(p[0], p[1:]...); got != plain[i] {
+			t.Errorf("%v prints %q, without libhetcuda %q", p, got, plain[i])
+		}
+	}
+	// Not "pointers": memory of libhetcuda can't be shared by legacy IPC.
+	for _, name := range []string{
+		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "copies", "twofold", "contexts",
+	} {
+		run("exercise", name)
+	}
+}
+
+// The driver's own checkpoint takes along what libhetcuda has mapped.
+func TestCheckpointWithLibhetcuda(t *testing.T) {
+	spec := standin.H200s(1, 1)
+	b := newBench(t, "plain", spec)
+	i := newImages(t)
+	inFront(t, b)
+	y := b.startProgram(t, nil, "vmmtoy", "-v", "-i", "10")
+	y.reaches(t, 0, 3)
+	b.must(t, "lcrulc", y.pid())
+	b.used(t, spec.GPUs[0], 0)
+	i.dump(t, y)
+	i.restore(t)
+	b.must(t, "ru", y.pid())
+	y.goesOn(t, 0)
 }
