@@ -32,7 +32,10 @@ var variants = []struct{ name, sanitize string }{
 }
 
 // programs are in test/, each with what it is about in its first comment.
-var programs = []string{"forward", "gate", "control", "forked", "missing", "bench"}
+var programs = []string{
+	"forward", "gate", "control", "forked", "missing", "bench",
+	"memory_alloc", "memory_park", "memory_threads", "memory_vmm",
+}
 
 // build returns the directory of a variant.
 func build(t *testing.T, name, sanitize string) string {

@@ -435,6 +435,7 @@ static bool known(CUcontext context)
 
 static CUresult f_cuCtxSetCurrent(CUcontext context)
 {
+	QUERY();
 	if (context && !known(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	current = context;
@@ -495,11 +496,13 @@ static CUcontext new_context(CUdevice device, bool primary)
 
 CUcontext fake_context(CUdevice device)
 {
+	QUERY();
 	return current = new_context(device, false);
 }
 
 static CUresult f_cuCtxDestroy_v2(CUcontext context)
 {
+	QUERY();
 	if (!known(context) || context->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	context->references = 0;
@@ -517,6 +520,7 @@ static CUcontext primary(CUdevice device)
 
 static CUresult f_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
+	QUERY();
 	*context = primary(device);
 	if (*context)
 		(*context)->references++;
@@ -527,6 +531,7 @@ static CUresult f_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 
 static CUresult f_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
+	QUERY();
 	CUcontext c = primary(device);
 	if (!c)
 		return CUDA_ERROR_INVALID_CONTEXT;
@@ -536,6 +541,7 @@ static CUresult f_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 static CUresult f_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
+	QUERY();
 	CUcontext c = primary(device);
 	if (c)
 		c->references = 0;
@@ -544,6 +550,7 @@ static CUresult f_cuDevicePrimaryCtxReset_v2(CUdevice device)
 
 static CUresult f_cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
+	QUERY();
 	*flags = 0;
 	*active = primary(device) != NULL;
 	return CUDA_SUCCESS;
@@ -551,11 +558,13 @@ static CUresult f_cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flag
 
 static CUresult f_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
+	QUERY();
 	return flags || !known(peer) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult f_cuCtxDisablePeerAccess(CUcontext peer)
 {
+	QUERY();
 	return known(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
