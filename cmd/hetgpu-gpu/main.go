@@ -22,6 +22,7 @@ import (
 	"os"
 
 	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/datapath"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/driver"
@@ -56,6 +57,7 @@ func run(fd int, args []string) error {
 
 // serve initializes the driver while the shim still has other things to do.
 func serve(ctx context.Context, fd int, d *driver.Driver) error {
+	raiseFiles(ctx)
 	go func() {
 		if err := d.Init(); err != nil {
 			log.G(ctx).WithError(err).Warn("CUDA driver not initialized; will try again when needed")
@@ -63,6 +65,24 @@ func serve(ctx context.Context, fd int, d *driver.Driver) error {
 	}()
 	return helper.Serve(ctx, uintptr(fd), d, datapath.New(machine{d}, datapath.DefaultConfig()))
 }
+
+// raiseFiles allows as many descriptors as can be: each chunk of parked memory is
+// one, and a program may have thousands.
+func raiseFiles(ctx context.Context) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		log.G(ctx).WithError(err).Warn("limit of open files not known")
+		return
+	}
+	// Go has raised it to the hard limit; higher, if we may.
+	most := unix.Rlimit{Cur: maxFiles, Max: maxFiles}
+	if limit.Max < maxFiles && unix.Setrlimit(unix.RLIMIT_NOFILE, &most) != nil {
+		log.G(ctx).Debugf("no more than %d open files are allowed", limit.Max)
+	}
+}
+
+// maxFiles is Linux's own limit (fs.nr_open), where nobody has changed it.
+const maxFiles = 1 << 20
 
 // inventory prints the report also where the driver is missing, so that its
 // reader has one form to read.
