@@ -39,7 +39,6 @@ func forwarded(t *testing.T, b *bench) (f *bench, control string) {
 		"LD_LIBRARY_PATH=" + out,
 		"HETCUDA_REAL=" + filepath.Join(b.bin, "libcuda.so.1"),
 		"HETCUDA_CONTROL=" + control,
-		"HETCUDA_LOG=1",
 	}}, control
 }
 
@@ -119,23 +118,35 @@ func TestParkDumpRestore(t *testing.T) {
 	y := f.start(t, nil, "-i", "10")
 	y.reaches(t, 0, 3)
 
-	for range 3 {
-		p := park(t, control)
-		y.rests(t, 0)
-		b.must(t, "lc", y.pid())
-		i.dump(t, y)
-		i.restore(t)
-		b.state(t, y.pid(), "checkpointed")
-		// The control thread answers while the driver does not.
-		c := connect(t, control)
-		if hello, err := c.Hello(t.Context()); err != nil || hello.State != hetcuda.Parked {
-			t.Fatalf("%+v, %v; want it parked", hello, err)
-		}
-		c.Close()
-		b.must(t, "ru", y.pid())
-		unpark(t, control, p)
-		y.goesOn(t, 0)
+	p := park(t, control)
+	y.rests(t, 0)
+	b.must(t, "lc", y.pid())
+	var bytes uint64
+	for _, c := range p.chunks {
+		bytes += c.Size
 	}
+	b.used(t, spec.GPUs[0], bytes)
+	i.dump(t, y)
+	// It is dead, and its memory is where it was.
+	b.used(t, spec.GPUs[0], bytes)
+	i.restore(t)
+	b.state(t, y.pid(), "checkpointed")
+	// The control thread answers while the driver does not.
+	c := connect(t, control)
+	if hello, err := c.Hello(t.Context()); err != nil || hello.State != hetcuda.Parked {
+		t.Fatalf("%+v, %v; want it parked", hello, err)
+	}
+	c.Close()
+	b.must(t, "ru", y.pid())
+	y.rests(t, 0)
+	unpark(t, control, p)
+	y.goesOn(t, 0)
+
+	// Once more: what was restored can be held, parked and checkpointed.
+	p = park(t, control)
+	b.must(t, "lcru", y.pid())
+	unpark(t, control, p)
+	y.goesOn(t, 0)
 }
 
 // Parked and back without the driver or CRIU, many times.

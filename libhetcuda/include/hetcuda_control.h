@@ -18,7 +18,8 @@
  * request gets one reply. Descriptors travel as SCM_RIGHTS, one a chunk, in the
  * order of the chunks.
  *
- *     HELLO    what the library is, and in which state
+ *     HELLO    what the library is, and in which state; the text says what of the
+ *              memory is the driver's own, for people
  *     HOLD     from now on every CUDA call waits. Answered when no thread is
  *              inside of the driver any more; if that takes longer than
  *              timeout_ms, everything goes on and the reply is -EAGAIN

@@ -244,6 +244,7 @@ static int hello(const struct hetcuda_request *request)
 
 	static_assert(sizeof(packet) == sizeof(struct hetcuda_reply) + sizeof(struct hetcuda_hello), "padding");
 	hetcuda_memory_count(&packet.hello.chunks, &packet.hello.bytes);
+	hetcuda_memory_describe(packet.reply.text);
 	snprintf(packet.hello.version, sizeof(packet.hello.version), "%s", HETCUDA_VERSION);
 	build_id(packet.hello.build, sizeof(packet.hello.build));
 	return send_packet(&packet, sizeof(packet));
