@@ -10,12 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -207,25 +205,6 @@ func TestNVMLCountsMappedMemory(t *testing.T) {
 	}
 }
 
-// inFront builds libhetcuda and makes what a bench starts find it before the
-// stand-in.
-func inFront(t *testing.T, b *bench) {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "bin", "libhetcuda"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "make", "-s", "-C", filepath.Join("..", "..", "libhetcuda"), "OUT="+dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("build libhetcuda: %v: %s", err, out)
-	}
-	t.Setenv("LD_LIBRARY_PATH", dir)
-	t.Setenv("HETCUDA_REAL", filepath.Join(b.bin, "libcuda.so.1"))
-	t.Setenv("HETCUDA_CONTROL", t.TempDir())
-}
-
 // Programs see no difference between the stand-in and libhetcuda before it.
 func TestTheSameWithLibhetcuda(t *testing.T) {
 	spec := standin.H200s(2, 1)
@@ -252,7 +231,7 @@ func TestTheSameWithLibhetcuda(t *testing.T) {
 	for _, p := range programs {
 		plain = append(plain, run(p[0], p[1:]...))
 	}
-	inFront(t, b)
+	b, _ = forwarded(t, b)
 	for i, p := range programs {
 		if got := run(p[0], p[1:]...); got != plain[i] {
 			t.Errorf("%v prints %q, without libhetcuda %q", p, got, plain[i])
@@ -271,7 +250,7 @@ func TestCheckpointWithLibhetcuda(t *testing.T) {
 	spec := standin.H200s(1, 1)
 	b := newBench(t, "plain", spec)
 	i := newImages(t)
-	inFront(t, b)
+	b, _ = forwarded(t, b)
 	y := b.startProgram(t, nil, "vmmtoy", "-v", "-i", "10")
 	y.reaches(t, 0, 3)
 	b.must(t, "lcrulc", y.pid())
