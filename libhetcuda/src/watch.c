@@ -56,21 +56,28 @@ static void *at(const struct range *r, size_t granule)
 static void chain(int signal, siginfo_t *info, void *context)
 {
 	// A handler that was installed over ours and calls what it found calls
-	// us, who were installed over it again and call what we found.
-	static _Thread_local bool chaining __attribute__((tls_model("initial-exec")));
-	if (chaining || (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))) {
+	// us, who were installed over it again and call what we found: the same
+	// signal, further down the stack. (A mark alone doesn't tell: a handler
+	// may leave by a jump, and then the mark stays.)
+	static _Thread_local struct {
+		const void *info, *frame;
+	} last __attribute__((tls_model("initial-exec")));
+	const void *frame = __builtin_frame_address(0);
+	bool again = last.info == info && (uintptr_t)frame < (uintptr_t)last.frame;
+	if (again || (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))) {
 		// It comes again at once, and then ends the process with the
 		// right status and the right place in its core.
 		struct sigaction nothing = {.sa_handler = SIG_DFL};
 		sigaction(signal, &nothing, NULL);
 		return;
 	}
-	chaining = true;
+	last.info = info;
+	last.frame = frame;
 	if (before.sa_flags & SA_SIGINFO)
 		before.sa_sigaction(signal, info, context);
 	else
 		before.sa_handler(signal);
-	chaining = false;
+	last.info = NULL;
 }
 
 static bool ours(CUdeviceptr address)
