@@ -29,8 +29,7 @@ func forwarded(t *testing.T, b *bench) (f *bench, control string) {
 	if text, err := exec.Command("make", "-s", "-j2", "-C", filepath.Join("..", "..", "libhetcuda"), "OUT="+out, "VERSION=test").CombinedOutput(); err != nil {
 		t.Fatalf("build libhetcuda: %v\n%s", err, text)
 	}
-	// t.TempDir has names too long for a socket's path.
-	control, err = os.MkdirTemp("", "hetcuda")
+	control, err = os.MkdirTemp("", "hetcuda") //nolint:usetesting // its names are too long for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
