@@ -92,7 +92,7 @@ func (h *Helper) Clients(ctx context.Context, dir string) ([]Client, error) {
 	for _, c := range resp.GetClients() {
 		clients = append(clients, Client{
 			PID: int(c.GetPid()), State: ClientState(c.GetState()), Version: c.GetVersion(), Build: c.GetBuild(),
-			Driver: int(c.GetDriver()), Chunks: int(c.GetChunks()), Bytes: c.GetBytes(),
+			Driver: int(c.GetDriver()), Chunks: int(c.GetChunks()), Bytes: c.GetBytes(), Detail: c.GetDetail(),
 		})
 	}
 	return clients, nil

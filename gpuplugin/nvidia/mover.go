@@ -94,6 +94,8 @@ type Client struct {
 	// Chunks and Bytes are of device memory.
 	Chunks int
 	Bytes  uint64
+	// Detail is what the library says beside, for people; may be empty.
+	Detail string
 }
 
 // ClientState says whether a process's CUDA calls wait.

@@ -36,12 +36,10 @@ func newMoverBench(t *testing.T) *moverBench {
 	if err != nil {
 		t.Fatalf("build libhetcuda: %v\n%s", err, out)
 	}
-	// t.TempDir has names too long for a socket's path.
-	control, err := os.MkdirTemp("", "hetcuda")
-	if err != nil {
+	control := filepath.Join(t.TempDir(), "c")
+	if err := os.Mkdir(control, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(control) })
 	spec := standin.H200s(2, 3)
 	for i := range spec.GPUs {
 		spec.GPUs[i].Memory = 1 << 30 // so that there is room for a copy
@@ -117,7 +115,7 @@ func (b *moverBench) unpark(t *testing.T, y *toy) {
 	b.clients(t, y, nvidia.ClientRunning)
 }
 
-func (b *moverBench) save(t *testing.T, y *toy, dir string) nvidia.Saved {
+func (b *moverBench) save(t *testing.T, y *toy, dir string) {
 	t.Helper()
 	saved, err := b.mover.Save(t.Context(), nvidia.SaveRequest{Dir: dir, Parcels: parcels(y)})
 	if err != nil {
@@ -130,7 +128,6 @@ func (b *moverBench) save(t *testing.T, y *toy, dir string) nvidia.Saved {
 	if s := x.Sizes(); s.Memory != saved.Bytes || s.Stored != saved.Stored || saved.Stored == 0 || len(x.Processes) != len(y.pids)-1 {
 		t.Errorf("saved %+v, and the index says %+v", saved, s)
 	}
-	return saved
 }
 
 // The memory stays with the helper while the driver checkpoints what is left.

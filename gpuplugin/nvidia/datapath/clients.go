@@ -24,15 +24,13 @@ var states = map[hetcuda.State]nvidia.ClientState{
 
 // Clients implements nvidia.Mover.
 func (m *Mover) Clients(ctx context.Context, dir string) ([]nvidia.Client, error) {
-	conns, err := hetcuda.Connect(ctx, dir)
+	held := m.holdingIn(dir)
+	conns, err := hetcuda.Connect(ctx, dir, held...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}()
+	defer closeAll(conns)
+	conns = append(conns, held...)
 	clients := make([]nvidia.Client, len(conns))
 	err = inParallel(indices(conns), func(i int) error {
 		h, err := m.hello(ctx, dir, conns[i])
@@ -41,7 +39,7 @@ func (m *Mover) Clients(ctx context.Context, dir string) ([]nvidia.Client, error
 		}
 		clients[i] = nvidia.Client{
 			PID: conns[i].PID(), State: states[h.State], Version: h.Version, Build: h.Build,
-			Driver: h.Driver, Chunks: h.Chunks, Bytes: h.Bytes,
+			Driver: h.Driver, Chunks: h.Chunks, Bytes: h.Bytes, Detail: h.Detail,
 		}
 		return err
 	})
@@ -67,18 +65,32 @@ func indices[T any](s []T) []int {
 	return out
 }
 
-// hello asks by the connection that holds the process, if there is one: it
-// listens to one at a time.
+// hello asks a process, and forgets a connection that held it and is broken.
 func (m *Mover) hello(ctx context.Context, dir string, c *hetcuda.Conn) (hetcuda.Hello, error) {
-	key := client{dir, c.PID()}
-	if held := m.holding(key); held != nil {
-		h, err := held.Hello(ctx)
-		if err == nil {
-			return h, nil
-		}
-		m.letGo(key, held)
+	h, err := c.Hello(ctx)
+	if key := (client{dir, c.PID()}); err != nil && m.holding(key) == c {
+		m.letGo(key, c)
 	}
-	return c.Hello(ctx)
+	return h, err
+}
+
+// holdingIn are the connections that hold processes of one directory.
+func (m *Mover) holdingIn(dir string) []*hetcuda.Conn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var held []*hetcuda.Conn
+	for key, c := range m.held {
+		if key.dir == dir {
+			held = append(held, c)
+		}
+	}
+	return held
+}
+
+func closeAll(conns []*hetcuda.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 func (m *Mover) holding(key client) *hetcuda.Conn {
@@ -108,7 +120,7 @@ func (m *Mover) keep(key client, c *hetcuda.Conn) {
 
 // connect connects to one process.
 func (m *Mover) connect(ctx context.Context, key client) (*hetcuda.Conn, error) {
-	conns, err := hetcuda.Connect(ctx, key.dir)
+	conns, err := hetcuda.Connect(ctx, key.dir, m.holdingIn(key.dir)...)
 	if err != nil {
 		return nil, err
 	}

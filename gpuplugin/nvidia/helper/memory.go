@@ -53,7 +53,7 @@ func (s service) Clients(ctx context.Context, req *helperapi.ClientsRequest) (*h
 	for _, c := range clients {
 		resp.Clients = append(resp.Clients, &helperapi.Client{
 			Pid: int32(c.PID), State: string(c.State), Version: c.Version, Build: c.Build,
-			Driver: int32(c.Driver), Chunks: uint32(c.Chunks), Bytes: c.Bytes,
+			Driver: int32(c.Driver), Chunks: uint32(c.Chunks), Bytes: c.Bytes, Detail: c.Detail,
 		})
 	}
 	return resp, nil

@@ -928,6 +928,7 @@ type Client struct {
 	Driver        int32  `protobuf:"varint,5,opt,name=driver,proto3" json:"driver,omitempty"`
 	Chunks        uint32 `protobuf:"varint,6,opt,name=chunks,proto3" json:"chunks,omitempty"`
 	Bytes         uint64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Detail        string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1009,6 +1010,13 @@ func (x *Client) GetBytes() uint64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *Client) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 type ClientsResponse struct {
@@ -1971,7 +1979,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x11OperationResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\"\"\n" +
 	"\x0eClientsRequest\x12\x10\n" +
-	"\x03dir\x18\x01 \x01(\tR\x03dir\"\xa6\x01\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\"\xbe\x01\n" +
 	"\x06Client\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -1979,7 +1987,8 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x05build\x18\x04 \x01(\tR\x05build\x12\x16\n" +
 	"\x06driver\x18\x05 \x01(\x05R\x06driver\x12\x16\n" +
 	"\x06chunks\x18\x06 \x01(\rR\x06chunks\x12\x14\n" +
-	"\x05bytes\x18\a \x01(\x04R\x05bytes\"z\n" +
+	"\x05bytes\x18\a \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06detail\x18\b \x01(\tR\x06detail\"z\n" +
 	"\x0fClientsResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x122\n" +
 	"\aclients\x18\x02 \x03(\v2\x18.hetgpu.nvidia.v1.ClientR\aclients\"H\n" +

@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,16 +49,26 @@ const (
 // another.
 type Conn struct {
 	pid  int
+	file file
 	sock *net.UnixConn
 
 	mu     sync.Mutex
 	broken error // after which nothing more can be asked
 }
 
-// Connect connects to all that listen in a directory of the host. A socket that
-// nobody listens on is left out. An error means that it can't be told who there
-// is; then no connection is left open.
-func Connect(ctx context.Context, dir string) (conns []*Conn, err error) {
+// file is a socket's, whatever its name.
+type file struct{ dev, ino uint64 }
+
+// closeTimeout is how long a client may take to notice that a connection has
+// ended.
+const closeTimeout = time.Second
+
+// Connect connects to all that listen in a directory of the host, but for those
+// to which there are open connections: they serve one at a time, and another one
+// would wait there, also through a dump by CRIU, which refuses that. A socket
+// that nobody listens on is left out. An error means that it can't be told who
+// there is; then no connection is left open.
+func Connect(ctx context.Context, dir string, open ...*Conn) (conns []*Conn, err error) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("control directory of libhetcuda: %w", err)
@@ -83,7 +94,7 @@ func Connect(ctx context.Context, dir string) (conns []*Conn, err error) {
 		if tried++; tried > maxSockets {
 			return conns, fmt.Errorf("control directory of libhetcuda: more than %d sockets in %s", maxSockets, dir)
 		}
-		c, err := connect(ctx, d, name)
+		c, err := connect(ctx, d, name, open)
 		if err != nil {
 			return conns, fmt.Errorf("libhetcuda at %s: %w", filepath.Join(dir, name), err)
 		}
@@ -94,8 +105,8 @@ func Connect(ctx context.Context, dir string) (conns []*Conn, err error) {
 	return conns, nil
 }
 
-// connect returns nil if nobody listens.
-func connect(ctx context.Context, dir *os.File, name string) (*Conn, error) {
+// connect returns nil if nobody listens, or there is a connection.
+func connect(ctx context.Context, dir *os.File, name string, open []*Conn) (*Conn, error) {
 	// By the descriptor of this one file: a name could become a link to a socket
 	// outside of the container meanwhile, and may be too long for connect(2).
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -113,6 +124,10 @@ func connect(ctx context.Context, dir *os.File, name string) (*Conn, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, errors.New("it is no socket")
 	}
+	id := file{st.Dev, st.Ino}
+	if slices.ContainsFunc(open, func(c *Conn) bool { return c.file == id }) {
+		return nil, nil
+	}
 	sock, err := dial(ctx, "/proc/self/fd/"+strconv.Itoa(fd))
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil, nil
@@ -124,7 +139,7 @@ func connect(ctx context.Context, dir *os.File, name string) (*Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, sock.Close())
 	}
-	return &Conn{pid: pid, sock: sock}, nil
+	return &Conn{pid: pid, file: id, sock: sock}, nil
 }
 
 // dial waits a little for a client whose queue of connections is full.
@@ -169,18 +184,29 @@ func peer(sock *net.UnixConn) (pid int, err error) {
 // PID is the process on the host.
 func (c *Conn) PID() int { return c.pid }
 
-// Close ends the connection, and what is held by it.
+// Close ends the connection, and what is held by it, and returns when the client
+// has closed it too: one that it has still to close is in the way of CRIU.
 func (c *Conn) Close() {
-	_ = c.sock.Close()
+	defer func() { _ = c.sock.Close() }()
+	if c.sock.CloseWrite() != nil || c.sock.SetReadDeadline(time.Now().Add(closeTimeout)) != nil {
+		return
+	}
+	// Whatever comes still is an answer that nobody waits for.
+	for buf := make([]byte, 1024); ; {
+		if n, err := c.sock.Read(buf); err != nil || n == 0 {
+			return
+		}
+	}
 }
 
 // Hello asks the client who it is.
 func (c *Conn) Hello(ctx context.Context) (h Hello, err error) {
 	err = c.exchange(ctx, answerTimeout, func() error {
 		var buf [1024]byte
-		_, rest, err := c.ask(opHello, 0, 0, buf[:])
+		r, rest, err := c.ask(opHello, 0, 0, buf[:])
 		if err == nil {
 			h, err = parseHello(rest)
+			h.Detail = r.text
 		}
 		return err
 	})

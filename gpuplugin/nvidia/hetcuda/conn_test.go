@@ -126,7 +126,13 @@ func TestConnect(t *testing.T) {
 		t.Errorf("a stale socket: %v, %v", conns, err)
 	}
 	hetcudatest.Start(t, short)
-	dial(t, short)
+	open := dial(t, short)
+	if _, err := open.Hello(t.Context()); err != nil { // so that it has been accepted
+		t.Fatal(err)
+	}
+	if conns, err := hetcuda.Connect(t.Context(), short, open); err != nil || len(conns) != 0 {
+		t.Errorf("one that is open already: %v, %v", conns, err)
+	}
 	before := openFDs(t)
 	for name, plant := range map[string]func(path string) error{
 		"a link": func(path string) error {
@@ -146,7 +152,7 @@ func TestConnect(t *testing.T) {
 		if err := plant(path); err != nil {
 			t.Fatal(err)
 		}
-		if conns, err := hetcuda.Connect(t.Context(), short); err == nil || conns != nil || !strings.Contains(err.Error(), "hetcuda.9") {
+		if conns, err := hetcuda.Connect(t.Context(), short, open); err == nil || conns != nil || !strings.Contains(err.Error(), "hetcuda.9") {
 			t.Errorf("%s: %v, %v", name, conns, err)
 		}
 		if err := os.Remove(path); err != nil {

@@ -76,6 +76,8 @@ type Hello struct {
 	Bytes  uint64
 	// Version and Build name the library.
 	Version, Build string
+	// Detail is what it says beside, for people.
+	Detail string
 }
 
 // Chunk is one piece of device memory, as the client describes it.
