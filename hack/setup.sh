@@ -43,21 +43,27 @@ module_dir() {
 	(cd / && timeout "$DOWNLOAD_TIMEOUT" go mod download -json "$1@$2") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'
 }
 
+# built_as RECIPE DIR: are the programs there, and built in this way?
+built_as() { [ -d "$2/bin" ] && [ "$(cat "$2/recipe" 2>/dev/null)" = "$1" ]; }
+
 # cached NAME VERSION FUNCTION runs "FUNCTION OUTPUT-DIR" unless the programs
-# are in the cache; they appear there all at once.
+# are in the cache, built by that very function; they appear there all at once.
 cached() {
-	local name=$1 version=$2 build=$3 dir tmp start=$SECONDS
+	local name=$1 version=$2 build=$3 dir tmp recipe start=$SECONDS
 	dir=$(dirname "$(program_dir "$name" "$version")")
-	[ ! -d "$dir/bin" ] || return 0
+	recipe=$(declare -f "$build")
+	! built_as "$recipe" "$dir" || return 0
 	mkdir -p "$HETGPU_CACHE"
 	(
 		flock 9
-		[ ! -d "$dir/bin" ] || exit 0
+		! built_as "$recipe" "$dir" || exit 0
 		say "building $name $version"
 		tmp=$(mktemp -d "$HETGPU_CACHE/tmp-$name.XXXXXX")
 		trap 'chmod -R u+w "$tmp"; rm -rf "$tmp"' EXIT
 		mkdir -p "$tmp/out/bin"
 		"$build" "$version" "$tmp/out/bin" "$tmp"
+		printf '%s\n' "$recipe" >"$tmp/out/recipe"
+		rm -rf "$dir"
 		mv "$tmp/out" "$dir"
 		say "built $name $version in $((SECONDS - start)) s"
 	) 9>"$HETGPU_CACHE/$name-$version.lock"
