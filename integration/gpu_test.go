@@ -44,10 +44,13 @@ func (d *daemon) makeMachine(dir string) (env []string, err error) {
 	}
 	// A copy, since others may build while tests run.
 	programs := filepath.Join(dir, "programs")
-	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "toy", "ckpt"} {
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "toy", "vmmtoy", "ckpt"} {
 		if err := copyProgram(filepath.Join(programs, name), filepath.Join("../bin/standin", name)); err != nil {
 			return nil, fmt.Errorf("the stand-in for a GPU is missing, run 'make standin': %w", err)
 		}
+	}
+	if err := copyProgram(filepath.Join(dir, "libhetcuda", "libcuda.so.1"), "../bin/libhetcuda/libcuda.so.1"); err != nil {
+		return nil, fmt.Errorf("libhetcuda is missing, run 'make build': %w", err)
 	}
 	d.programs, d.hetgpu = programs, dir
 	return append(d.gpu.Env(),
@@ -88,13 +91,14 @@ func (d *daemon) configure(t *testing.T, more string) {
 }
 
 func (d *daemon) writeConfig(more string) error {
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\n%s\n", d.logDir(), filepath.Join(d.hetgpu, "state"), more)
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\n%s\n",
+		d.logDir(), filepath.Join(d.hetgpu, "state"), filepath.Join(d.hetgpu, "libhetcuda"), more)
 	return os.WriteFile(d.configFile(), []byte(text), 0o600)
 }
 
 // addLibC adds what a dynamic program needs to run.
 func addLibC(ctx context.Context, files map[string]string) error {
-	for name, at := range map[string]string{"ld-linux-x86-64.so.2": "/lib64/", "libc.so.6": "/lib/"} {
+	for name, at := range map[string]string{"ld-linux-x86-64.so.2": "/lib64/", "libc.so.6": "/lib/", "libdl.so.2": "/lib/", "libpthread.so.0": "/lib/"} {
 		out, err := exec.CommandContext(ctx, "cc", "-print-file-name="+name).Output()
 		file := strings.TrimSpace(string(out))
 		if err == nil && !filepath.IsAbs(file) {
@@ -312,7 +316,7 @@ func (c *container) gpuProcesses(ctx context.Context) []int {
 	for _, p := range procs {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Pid))
 		// The parent of several ranks is "toy".
-		if name := strings.TrimSpace(string(comm)); err == nil && strings.HasPrefix(name, "toy") && name != "toy" {
+		if name := strings.TrimSpace(string(comm)); err == nil && (strings.HasPrefix(name, "toy") && name != "toy" || name == "vmmtoy") {
 			pids = append(pids, int(p.Pid))
 		}
 	}
