@@ -13,7 +13,7 @@ MAX_MIB=60
 cd "$ROOT"
 dir=dist/gpu-bundle
 rm -rf "$dir" "$dir.tar.gz"
-mkdir -p "$dir/bin" "$dir/lib" "$dir/src" "$dir/prebuilt"
+mkdir -p "$dir/bin" "$dir/lib/hetgpu" "$dir/src" "$dir/prebuilt"
 
 version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
 package=github.com/hetgpu/containerd-shim-hetgpu/internal/version
@@ -22,6 +22,9 @@ CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -
 containerd=$(program_dir containerd "$CONTAINERD_VERSION")
 cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu "$containerd/containerd" "$containerd/ctr" \
 	"$(program_dir runc "$RUNC_VERSION")/runc" "$(command -v busybox)" "$dir/bin/"
+
+# Where the shim looks for it, beside its own directory.
+cp bin/libhetcuda/libcuda.so.1 "$dir/lib/hetgpu/"
 
 # runc starts itself from a copy in memory, so its library needs a fixed place.
 cp -L "$(ldd "$dir/bin/runc" | awk '$1 ~ /^libseccomp/ { print $3 }')" "$dir/lib/"

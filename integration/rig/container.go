@@ -225,8 +225,22 @@ func (c *Container) Kill(ctx context.Context) error {
 	return c.DeleteTask(ctx)
 }
 
-// DeleteTask deletes the task, which has ended.
+// DeleteTask deletes the task, which has ended. containerd's client closes the
+// pipes of a task that it deletes, whether they were read or not, so what is in
+// them is read before.
 func (c *Container) DeleteTask(ctx context.Context) error {
+	if io := c.Task.IO(); io != nil {
+		drained := make(chan struct{})
+		go func() {
+			io.Wait()
+			close(drained)
+		}()
+		select {
+		case <-drained:
+		case <-time.After(lastWords): // a process that is left may hold them
+		case <-ctx.Done():
+		}
+	}
 	_, err := c.Task.Delete(c.d.Context(ctx))
 	c.Task = nil
 	if err != nil && !errdefs.IsNotFound(err) {
