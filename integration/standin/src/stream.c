@@ -4,7 +4,7 @@
 // Launched work, streams and events. There is one queue: what is launched is
 // done in the order in which it was launched, whatever the stream. It advances
 // whenever somebody looks: at every later call and while a lock waits for it.
-#include <string.h>
+#include <signal.h>
 #include <time.h>
 
 #include "process.h"
@@ -305,9 +305,14 @@ static CUresult start_pump(void)
 {
 	ENTER();
 	pthread_t thread;
+	sigset_t all, before;
 	if (process.pumping || work_advance())
 		return CUDA_SUCCESS;
-	if (pthread_create(&thread, NULL, pump, NULL) != 0)
+	sigfillset(&all); // the program's signals are not its business
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int failed = pthread_create(&thread, NULL, pump, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	pthread_detach(thread);
 	process.pumping = true;
