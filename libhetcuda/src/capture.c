@@ -14,6 +14,8 @@ struct capture {
 	struct capture *next;
 	CUstream stream;
 	CUcontext context;
+	CUstreamCaptureMode mode;
+	pthread_t thread; // that began it
 };
 
 static struct capture *captures;
@@ -24,7 +26,7 @@ bool capture_running(void)
 	return atomic_load_explicit(&running, memory_order_acquire) > 0;
 }
 
-bool capture_relaxed(void)
+bool capture_spared(void)
 {
 	if (!capture_running() || !REAL(cuThreadExchangeStreamCaptureMode))
 		return false;
@@ -33,15 +35,28 @@ bool capture_relaxed(void)
 		return false;
 	CUstreamCaptureMode was = mode;
 	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-	return was == CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (was == CU_STREAM_CAPTURE_MODE_RELAXED)
+		return true;
+	// A global capture keeps every thread of global mode from it, one of
+	// the thread's own that is not relaxed keeps the thread.
+	BOOKS();
+	for (const struct capture *c = captures; c; c = c->next) {
+		if (c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && was == CU_STREAM_CAPTURE_MODE_GLOBAL)
+			return false;
+		if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && pthread_equal(c->thread, pthread_self()))
+			return false;
+	}
+	return true;
 }
 
-static CUresult begun(CUstream stream, CUresult r)
+static CUresult begun(CUstream stream, CUstreamCaptureMode mode, CUresult r)
 {
 	struct capture *c = r == CUDA_SUCCESS ? calloc(1, sizeof *c) : NULL;
 	if (!c)
 		return r;
 	c->stream = stream;
+	c->mode = mode;
+	c->thread = pthread_self();
 	REAL(cuCtxGetCurrent)(&c->context);
 	BOOKS();
 	c->next = captures;
@@ -84,24 +99,24 @@ static CUresult ended(CUstream stream, CUresult r)
 
 CUresult hetcuda_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-	return begun(stream, REAL(cuStreamBeginCapture_v2)(stream, mode));
+	return begun(stream, mode, REAL(cuStreamBeginCapture_v2)(stream, mode));
 }
 
 CUresult hetcuda_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-	return begun(stream, REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
+	return begun(stream, mode, REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
 }
 
 CUresult hetcuda_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
 					     const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
 {
-	return begun(stream, REAL(cuStreamBeginCaptureToGraph)(stream, graph, dependencies, data, count, mode));
+	return begun(stream, mode, REAL(cuStreamBeginCaptureToGraph)(stream, graph, dependencies, data, count, mode));
 }
 
 CUresult hetcuda_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
 						  const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
 {
-	return begun(stream, REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, data, count, mode));
+	return begun(stream, mode, REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, data, count, mode));
 }
 
 CUresult hetcuda_cuStreamEndCapture(CUstream stream, CUgraph *graph)

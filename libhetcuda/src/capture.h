@@ -3,7 +3,9 @@
 
 // Streams that are being captured. While one is, waiting for its context is an
 // error that spoils the capture, so we have to know before we wait for anything
-// that the program didn't ask us to wait for.
+// that the program didn't ask us to wait for. Whether the driver itself would
+// allow a cuMemFree then depends on the modes of the captures and of the thread
+// (CUDA driver API, cuThreadExchangeStreamCaptureMode).
 #ifndef HETCUDA_CAPTURE_H
 #define HETCUDA_CAPTURE_H
 
@@ -14,9 +16,9 @@
 // capture_running tells whether any stream is being captured.
 bool capture_running(void);
 
-// capture_relaxed tells whether one is, while this thread is allowed what would
-// else spoil it.
-bool capture_relaxed(void);
+// capture_spared tells whether one is, and this thread may free memory all the
+// same, without spoiling it.
+bool capture_spared(void);
 
 // capture_forget drops the captures of a context that was destroyed.
 void capture_forget(CUcontext context);

@@ -229,63 +229,110 @@ static CUresult apply(struct context *c)
 	return result;
 }
 
-// end forgets contexts that were destroyed, with all that they own: the one, or
-// a device's primary one.
-static void end(CUcontext handle, CUdevice primary_of)
+// depart takes a context out of the books while the driver destroys it: as soon
+// as that is done another may have the same handle. Which one is told by its
+// handle or, with none, as the primary one of a device. NULL: it owns nothing.
+static struct context *depart(CUcontext handle, CUdevice device)
 {
-	for (;;) {
-		struct context *c;
+	BOOKS();
+	for (struct context *c = contexts; c; c = c->next) {
+		if (c->gone || (handle ? c->handle != handle : !c->primary || c->device != device))
+			continue;
+		c->gone = true;
+		c->busy++;
+		return c;
+	}
+	return NULL;
+}
+
+// departed forgets a context that the driver destroyed, with all that it owned,
+// or takes it back into the books if it didn't.
+static CUresult departed(struct context *c, CUresult r)
+{
+	if (!c)
+		return r;
+	if (r != CUDA_SUCCESS) {
 		{
 			BOOKS();
-			for (c = contexts; c; c = c->next)
-				if (!c->gone && (handle ? c->handle == handle : c->primary && c->device == primary_of))
-					break;
-			if (!c) {
-				if (handle)
-					forget_peers(handle, NULL);
-				break;
-			}
-			c->gone = true;
-			c->busy++;
-			forget_peers(c->handle, NULL);
-			forget_peers(NULL, c->handle);
+			c->gone = false;
 		}
-		capture_forget(c->handle);
 		context_done(c);
+		return r;
 	}
+	{
+		BOOKS();
+		forget_peers(c->handle, NULL);
+		forget_peers(NULL, c->handle);
+	}
+	capture_forget(c->handle);
+	context_done(c);
 	// What the context could use of others it can't any longer. Where the
 	// driver doesn't take that back, nobody is left to notice.
 	BOOKS();
-	for (struct context *c = contexts; c; c = c->next)
+	for (c = contexts; c; c = c->next)
 		if (!c->gone && c->stale)
 			apply(c);
+	return r;
+}
+
+// The first versions, by their numbers: in cuda.h their names mean the second.
+#define FIRST(name) ((__typeof__(&name))hetcuda_real[HETCUDA_INDEX_##name])
+
+typedef CUresult destroy_context(CUcontext context);
+typedef CUresult end_primary(CUdevice device);
+
+static CUresult destroy(destroy_context *real, CUcontext context)
+{
+	struct context *c = context ? depart(context, 0) : NULL;
+	return departed(c, real(context));
+}
+
+static CUresult reset(end_primary *real, CUdevice device)
+{
+	struct context *c = depart(NULL, device);
+	return departed(c, real(device));
+}
+
+// A release ends the context only if it was the last; that is known afterwards.
+static CUresult release(end_primary *real, CUdevice device)
+{
+	unsigned int flags;
+	int active = 1;
+	CUresult r = real(device);
+	if (r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState) &&
+	    REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
+		departed(depart(NULL, device), r);
+	return r;
+}
+
+CUresult hetcuda_cuCtxDestroy(CUcontext context)
+{
+	return destroy(FIRST(cuCtxDestroy), context);
 }
 
 CUresult hetcuda_cuCtxDestroy_v2(CUcontext context)
 {
-	CUresult r = REAL(cuCtxDestroy)(context);
-	if (r == CUDA_SUCCESS && context)
-		end(context, 0);
-	return r;
+	return destroy(REAL(cuCtxDestroy), context);
+}
+
+CUresult hetcuda_cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return reset(FIRST(cuDevicePrimaryCtxReset), device);
 }
 
 CUresult hetcuda_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	CUresult r = REAL(cuDevicePrimaryCtxReset)(device);
-	if (r == CUDA_SUCCESS)
-		end(NULL, device);
-	return r;
+	return reset(REAL(cuDevicePrimaryCtxReset), device);
+}
+
+CUresult hetcuda_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return release(FIRST(cuDevicePrimaryCtxRelease), device);
 }
 
 CUresult hetcuda_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	unsigned int flags;
-	int active = 1;
-	CUresult r = REAL(cuDevicePrimaryCtxRelease)(device);
-	if (r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState) &&
-	    REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
-		end(NULL, device);
-	return r;
+	return release(REAL(cuDevicePrimaryCtxRelease), device);
 }
 
 CUresult hetcuda_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)

@@ -101,7 +101,7 @@ CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream s
 	if (!e)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct context *c = block_context(e);
-	if (!wait && capture_relaxed()) {
+	if (!wait && capture_spared()) {
 		// The driver frees here without spoiling the capture; waiting
 		// for the context would spoil it. The memory goes when there is
 		// no capture any more.

@@ -20,10 +20,13 @@
 
 /* Memory: src/memory*.c, context.c, capture.c. */
 #define HETCUDA_MEMORY_OVERRIDES(X) \
+	X(cuCtxDestroy) \
 	X(cuCtxDestroy_v2) \
 	X(cuCtxDisablePeerAccess) \
 	X(cuCtxEnablePeerAccess) \
+	X(cuDevicePrimaryCtxRelease) \
 	X(cuDevicePrimaryCtxRelease_v2) \
+	X(cuDevicePrimaryCtxReset) \
 	X(cuDevicePrimaryCtxReset_v2) \
 	X(cuMemAddressFree) \
 	X(cuDeviceGetAttribute) \

@@ -351,6 +351,23 @@ static void capture(void)
 	OK(hetcuda_cuMemAlloc_v2(&b, 100));
 	CHECK(fake.used[0] == 2 * MIB);
 	OK(hetcuda_cuMemFree_v2(b));
+	// A thread that is not relaxed is told what the driver would tell it;
+	// one that has no part in another's capture may free.
+	mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	OK(REAL(cuThreadExchangeStreamCaptureMode)(&mode));
+	OK(hetcuda_cuMemAlloc_v2(&a, 3 * MIB));
+	OK(hetcuda_cuStreamBeginCapture_v2((CUstream)8, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	fake.fail = "cuCtxSynchronize";
+	fake.nth = 1;
+	fake.with = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	CHECK(hetcuda_cuMemFree_v2(a) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	OK(hetcuda_cuStreamEndCapture((CUstream)8, &graph));
+	OK(hetcuda_cuStreamBeginCapture_v2((CUstream)8, CU_STREAM_CAPTURE_MODE_RELAXED));
+	before = fake.syncs;
+	OK(hetcuda_cuMemFree_v2(a));
+	CHECK(fake.syncs == before && fake.used[0] == 6 * MIB);
+	OK(hetcuda_cuStreamEndCapture((CUstream)8, &graph));
+	OK(hetcuda_cuMemFree_v2(0));
 	nothing_left();
 }
 
