@@ -443,13 +443,27 @@ static void serve_connection(void)
 	}
 }
 
+/*
+ * The program may have closed all descriptors that it did not know, and opened
+ * others: what has the listener's number now is not ours, to accept from or to
+ * close.
+ */
+static bool have_listener(void)
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t size = sizeof(address);
+
+	return listener >= 0 && !getsockname(listener, (void *)&address, &size) && address.sun_family == AF_UNIX &&
+	       !strncmp(address.sun_path, path, sizeof(path));
+}
+
 static void *serve(void *unused)
 {
 	struct timespec pause = { .tv_nsec = 100000000 };
 
 	(void)unused;
 	hetcuda_thread_internal();
-	for (;;) {
+	while (have_listener()) {
 		/* So that a fork finds it in `connection`. */
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -459,15 +473,13 @@ static void *serve(void *unused)
 			/* In this order: a child that closes it twice, never another's. */
 			connection = -1;
 			close(fd);
-		} else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) {
-			/* The program has closed all descriptors it did not know. */
-			hetcuda_log("control: the socket is gone: %s", strerror(errno));
-			return NULL;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			/* No descriptor left, or no memory: not for ever. */
 			nanosleep(&pause, NULL);
 		}
 	}
+	hetcuda_log("control: the program has closed the socket");
+	return NULL;
 }
 
 /* Somebody listens there; otherwise the file is what a dead process has left. */
@@ -580,11 +592,16 @@ static int start_thread(void)
 /* The program runs on whatever happens here; it just can't be asked to park. */
 static void start_control(void)
 {
-	const char *directory = getenv(HETCUDA_CONTROL_ENV);
+	/* Not of a program that has more rights than who started it. */
+	const char *directory = secure_getenv(HETCUDA_CONTROL_ENV);
 	int fd, r;
 
 	if (!directory || !directory[0])
 		return;
+	if (directory[0] != '/') {
+		hetcuda_log("%s is not an absolute path", HETCUDA_CONTROL_ENV);
+		return;
+	}
 	fd = listen_in(directory);
 	if (fd < 0) {
 		hetcuda_log("control: no socket in %s: %s", directory, strerror(-fd));
@@ -641,13 +658,6 @@ void hetcuda_control_unlock(void)
 	pthread_mutex_unlock(&transit_lock);
 }
 
-static void close_inherited(atomic_int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
 bool hetcuda_control_forked(void)
 {
 	bool was = initialized;
@@ -656,8 +666,12 @@ bool hetcuda_control_forked(void)
 	for (i = 0; i < transit.count; i++)
 		close(transit.fd[i]);
 	transit.count = 0;
-	close_inherited(&connection);
-	close_inherited(&listener);
+	if (connection >= 0)
+		close(connection);
+	connection = -1;
+	if (have_listener())
+		close(listener);
+	listener = -1;
 	owner = 0;
 	path[0] = 0;
 	state = HETCUDA_RUNNING;

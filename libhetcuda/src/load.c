@@ -127,7 +127,8 @@ static bool driver_version(char *version, size_t size)
 
 static void *find_driver(void)
 {
-	const char *named = getenv(HETCUDA_REAL_ENV);
+	/* Not of a program that has more rights than who started it. */
+	const char *named = secure_getenv(HETCUDA_REAL_ENV);
 	char version[32], file[128];
 	void *handle;
 	size_t i;

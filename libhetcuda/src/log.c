@@ -14,7 +14,7 @@ static bool enabled;
 
 void hetcuda_log_start(void)
 {
-	const char *value = getenv(HETCUDA_LOG_ENV);
+	const char *value = secure_getenv(HETCUDA_LOG_ENV);
 
 	enabled = value && *value && !(value[0] == '0' && !value[1]);
 }

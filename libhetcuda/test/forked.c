@@ -103,6 +103,42 @@ static void no_directory(void)
 	CHECK(USABLE() == 0);
 }
 
+/* A program that closes what it does not know, and listens itself. */
+static void closes_all(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd, client, server, i;
+
+	CHECK(cuInit(0) == 0);
+	close(dial(getpid()));
+	/* Until the thread is in accept. */
+	sleep_ms(100);
+	for (i = 3; i < 100; i++)
+		close(i);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/own", getenv(HETCUDA_CONTROL_ENV));
+	for (i = 3; i < 20; i++) {
+		fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+		if (i == 3)
+			CHECK(fd == 3);
+		CHECK(i > 3 || (!bind(fd, (void *)&address, sizeof(address)) && !listen(fd, 1)));
+	}
+	/* The thread is still in accept; then it sees that it has lost. */
+	client = dial(getpid());
+	CHECK(ask_hello(client).pid == getpid());
+	close(client);
+	for (i = 0; i < 10; i++) {
+		client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+		CHECK(!connect(client, (void *)&address, sizeof(address)));
+		server = accept4(3, NULL, NULL, SOCK_NONBLOCK);
+		CHECK(server >= 0, "somebody else has accepted");
+		close(server);
+		close(client);
+		sleep_ms(1);
+	}
+	unlink(address.sun_path);
+	unlink(socket_path(""));
+}
+
 static void failing_init(void)
 {
 	atomic_int *result = theirs("real_init_result");
@@ -148,6 +184,7 @@ int main(void)
 	in_child(alive);
 	in_child(no_directory);
 	in_child(failing_init);
+	in_child(closes_all);
 	exits_cleanly();
 
 	CHECK(cuInit(0) == 0);
