@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHelper) == "" {
 		os.Exit(m.Run())
 	}
-	err := helper.Serve(context.Background(), 3, scripted{}, helper.NoMemory{})
+	err := helper.Serve(context.Background(), 3, scripted{}, scriptedMover{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

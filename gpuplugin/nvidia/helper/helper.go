@@ -45,7 +45,7 @@ type Driver interface {
 // Serve answers calls on the connected unix socket fd until the other end is
 // closed. It refuses a peer that is neither root nor of the helper's own user.
 // Calls that are still with the driver then are not waited for: the caller
-// ends the process.
+// ends the process. Without memory, calls about it must not come.
 func Serve(ctx context.Context, fd uintptr, d Driver, memory nvidia.Mover) error {
 	conn, err := inherited(fd)
 	if err != nil {

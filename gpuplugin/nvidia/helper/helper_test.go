@@ -64,7 +64,7 @@ func TestServeRefusesWhatIsNoSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := helper.Serve(t.Context(), f.Fd(), fake{}, helper.NoMemory{}); err == nil || !strings.Contains(err.Error(), "take over socket") {
+	if err := helper.Serve(t.Context(), f.Fd(), fake{}, nil); err == nil || !strings.Contains(err.Error(), "take over socket") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestServeEndsWithTheConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- helper.Serve(t.Context(), uintptr(fds[1]), fake{}, helper.NoMemory{}) }()
+	go func() { done <- helper.Serve(t.Context(), uintptr(fds[1]), fake{}, nil) }()
 	if err := unix.Close(fds[0]); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ package helper
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +51,7 @@ func (o *operations) cancel(number uint64) {
 // Clients implements helperapi.GPUService.
 func (s service) Clients(ctx context.Context, req *helperapi.ClientsRequest) (*helperapi.ClientsResponse, error) {
 	clients, err := s.memory.Clients(ctx, req.GetDir())
-	resp := &helperapi.ClientsResponse{Failure: helperapi.ToFailure(err)}
+	resp := &helperapi.ClientsResponse{Failure: failure(err)}
 	for _, c := range clients {
 		resp.Clients = append(resp.Clients, &helperapi.Client{
 			Pid: int32(c.PID), State: string(c.State), Version: c.Version, Build: c.Build,
@@ -64,19 +66,19 @@ func (s service) Prepare(ctx context.Context, req *helperapi.PrepareRequest) (*h
 	ctx, end := s.operations.begin(ctx, req.GetOperation())
 	defer end()
 	if p, ok := s.memory.(nvidia.Preparer); ok {
-		return answer(p.Prepare(ctx, req.GetDevices()))
+		return answerMove(p.Prepare(ctx, req.GetDevices()))
 	}
 	return answer(nil)
 }
 
 // Hold implements helperapi.GPUService.
 func (s service) Hold(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
-	return answer(s.memory.Hold(ctx, req.GetDir(), int(req.GetPid()), time.Duration(req.GetTimeoutMs())*time.Millisecond))
+	return answerMove(s.memory.Hold(ctx, req.GetDir(), int(req.GetPid()), time.Duration(req.GetTimeoutMs())*time.Millisecond))
 }
 
 // Release implements helperapi.GPUService.
 func (s service) Release(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
-	return answer(s.memory.Release(ctx, req.GetDir(), int(req.GetPid())))
+	return answerMove(s.memory.Release(ctx, req.GetDir(), int(req.GetPid())))
 }
 
 // Park implements helperapi.GPUService.
@@ -85,7 +87,7 @@ func (s service) Park(ctx context.Context, req *helperapi.ClientRequest) (*helpe
 	defer end()
 	parked, err := s.memory.Park(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel())
 	return &helperapi.ParkResponse{
-		Failure: helperapi.ToFailure(err), Chunks: uint32(parked.Chunks), Bytes: maps.Clone(parked.Bytes),
+		Failure: failure(err), Chunks: uint32(parked.Chunks), Bytes: maps.Clone(parked.Bytes),
 	}, nil
 }
 
@@ -94,12 +96,12 @@ func (s service) Duplicate(ctx context.Context, req *helperapi.ParcelsRequest) (
 	ctx, end := s.operations.begin(ctx, req.GetOperation())
 	defer end()
 	done, err := s.memory.Duplicate(ctx, slices.Clone(req.GetParcels()))
-	return &helperapi.DuplicateResponse{Failure: helperapi.ToFailure(err), Done: done}, nil
+	return &helperapi.DuplicateResponse{Failure: failure(err), Done: done}, nil
 }
 
 // Unpark implements helperapi.GPUService.
 func (s service) Unpark(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
-	return answer(s.memory.Unpark(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel()))
+	return answerMove(s.memory.Unpark(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel()))
 }
 
 // Save implements helperapi.GPUService.
@@ -108,7 +110,7 @@ func (s service) Save(ctx context.Context, req *helperapi.SaveRequest) (*helpera
 	defer end()
 	saved, err := s.memory.Save(ctx, nvidia.SaveRequest{Dir: req.GetDir(), Parcels: req.GetParcels(), Parent: req.GetParent()})
 	resp := &helperapi.SaveResponse{
-		Failure: helperapi.ToFailure(err), Bytes: saved.Bytes, Stored: saved.Stored, Zero: saved.Zero, Reused: saved.Reused,
+		Failure: failure(err), Bytes: saved.Bytes, Stored: saved.Stored, Zero: saved.Zero, Reused: saved.Reused,
 		Phases: phases(saved.Phases),
 	}
 	for _, f := range saved.Files {
@@ -125,13 +127,13 @@ func (s service) Load(ctx context.Context, req *helperapi.LoadRequest) (*helpera
 		Dir: req.GetDir(), Parcels: req.GetParcels(), Devices: gpuplugin.DeviceMap(req.GetDevices()),
 	})
 	return &helperapi.LoadResponse{
-		Failure: helperapi.ToFailure(err), Bytes: loaded.Bytes, Read: loaded.Read, Phases: phases(loaded.Phases),
+		Failure: failure(err), Bytes: loaded.Bytes, Read: loaded.Read, Phases: phases(loaded.Phases),
 	}, nil
 }
 
 // Drop implements helperapi.GPUService.
 func (s service) Drop(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.OperationResponse, error) {
-	return answer(s.memory.Drop(ctx, req.GetParcels()))
+	return answerMove(s.memory.Drop(ctx, req.GetParcels()))
 }
 
 // Progress implements helperapi.GPUService.
@@ -155,4 +157,24 @@ func phases(in []nvidia.MovePhase) []*helperapi.MovePhase {
 		out = append(out, &helperapi.MovePhase{Name: p.Name, Nanoseconds: uint64(p.Duration)})
 	}
 	return out
+}
+
+func answerMove(err error) (*helperapi.OperationResponse, error) {
+	return &helperapi.OperationResponse{Failure: failure(err)}, nil
+}
+
+// failure keeps what is said around the driver's or the library's word: which
+// file, which chunk.
+func failure(err error) *helperapi.Failure {
+	f := helperapi.ToFailure(err)
+	var inner *helperapi.Error
+	if err == nil || !errors.As(err, &inner) || err.Error() == inner.Error() {
+		return f
+	}
+	text := err.Error()
+	// The class says its own word again on the other side.
+	if class := helperapi.FromFailure(&helperapi.Failure{Class: f.GetClass()}).Error(); class != "" {
+		text = strings.TrimSuffix(text, ": "+class)
+	}
+	return &helperapi.Failure{Class: f.GetClass(), Detail: text}
 }
