@@ -237,11 +237,20 @@ static CUresult take_small(struct context *c, size_t asked, CUdeviceptr *address
 	return discard(b, r);
 }
 
+// hopeless tells whether an allocation of several chunks can't succeed. To find
+// that out chunk by chunk would take all free memory from everybody for a while.
+static bool hopeless(size_t asked)
+{
+	size_t available, total;
+	return asked > CHUNK && REAL(cuMemGetInfo) && REAL(cuMemGetInfo)(&available, &total) == CUDA_SUCCESS &&
+	       asked > available;
+}
+
 CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
 {
 	if (asked < SMALL)
 		return take_small(c, asked, address);
-	if (asked > SIZE_MAX / 2)
+	if (asked > SIZE_MAX / 2 || hopeless(asked))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r;
 	struct block *b = make(c, asked, &r);

@@ -31,7 +31,7 @@ struct block_stats {
 extern struct block_stats block_stats;
 
 // block_take serves an allocation; CUDA_ERROR_OUT_OF_MEMORY is the driver's or
-// ours. The context is busy, the lock not held.
+// ours. The context is current and busy, the lock not held.
 CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address);
 
 // block_find returns the allocation that has an address, or NULL. Lock: held.

@@ -16,6 +16,7 @@
 #include "books.h"
 #include "context.h"
 #include "real.h"
+#include "thread.h"
 
 struct job {
 	pthread_mutex_t mu;
@@ -53,6 +54,7 @@ static CUresult wait_for_primary(CUdevice device)
 static void *run(void *argument)
 {
 	struct job *j = argument;
+	hetcuda_thread_internal();
 	CUresult r = CUDA_SUCCESS;
 	int devices = 0;
 	for (size_t i = 0; i < j->count && r == CUDA_SUCCESS; i++)

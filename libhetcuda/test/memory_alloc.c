@@ -75,7 +75,9 @@ static void simple(void)
 	CHECK(hetcuda_cuMemFree_v2(a) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(hetcuda_cuMemAlloc_v2(&a, 0) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(hetcuda_cuMemAlloc_v2(NULL, 1) == CUDA_ERROR_INVALID_VALUE);
+	unsigned long long calls = fake.calls;
 	CHECK(hetcuda_cuMemAlloc_v2(&a, 9 * GIB) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(fake.calls == calls + 1); // not one chunk after the other
 	CHECK(hetcuda_cuMemAlloc_v2(&a, SIZE_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
 	size_t pitch;
 	OK(hetcuda_cuMemAllocPitch_v2(&a, &pitch, 513, 1000, 4));

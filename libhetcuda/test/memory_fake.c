@@ -422,6 +422,14 @@ static CUresult f_cuPointerSetAttribute(const void *value, CUpointer_attribute a
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult f_cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+	QUERY();
+	*total = fake.memory;
+	*available = fake.memory - fake.used[current->device];
+	return CUDA_SUCCESS;
+}
+
 static CUresult f_cuCtxGetCurrent(CUcontext *context)
 {
 	*context = current;
@@ -626,7 +634,7 @@ static CUresult f_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	X(cuMemCreate) X(cuMemRelease) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuMemMap)  \
 	X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemGetAllocationGranularity)   \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
-	X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
+	X(cuMemGetInfo_v2) X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
 	X(cuStreamSynchronize) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \

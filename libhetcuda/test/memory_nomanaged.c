@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // In place of managed memory, which needs the whole library, in unit tests of
-// the memory below it: there is none.
+// the memory below it: there is none. Nor is there a gate.
 #include "managed.h"
+#include "thread.h"
+
+void hetcuda_thread_internal(void)
+{
+}
 
 bool managed_look(CUdeviceptr address, struct managed_found *found)
 {
