@@ -21,6 +21,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/datapath"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/driver"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
@@ -47,6 +49,7 @@ type tester struct {
 	results []result
 
 	base, copy uint64
+	handles    []uint64
 }
 
 // selftest checks and measures on a real device what the data path is made of.
@@ -80,7 +83,13 @@ func selftest(ctx context.Context, d *driver.Driver, args []string) error {
 	size := uint64(*gib*(1<<30)) / memfile.BlockSize * memfile.BlockSize
 	t := &tester{gpu: gpu, size: max(size, memfile.BlockSize), dir: *dir, lanes: *lanes, slot: *slot << 20, repeat: max(*repeat, 1)}
 	t.add(result{Name: "open device, compile kernel", Seconds: time.Since(start).Seconds(), Note: gpu.UUID()})
-	err = errors.Join(t.run(ctx), gpu.Close())
+	err = t.run(ctx)
+	if err == nil && t.dir != "" {
+		err = t.dataPath(ctx, datapath.New(machine{d}, datapath.Config{
+			SlotSize: t.slot, Slots: t.lanes, Lanes: t.lanes, Spare: 512 << 20, Idle: time.Hour,
+		}))
+	}
+	err = errors.Join(err, gpu.Close())
 	failed := slices.ContainsFunc(t.results, func(r result) bool { return r.Fail != "" })
 	if printErr := t.print(os.Stdout, *asJSON); err == nil {
 		err = printErr
@@ -135,12 +144,13 @@ func (t *tester) run(ctx context.Context) error {
 	return nil
 }
 
-// allocate maps memory as the data path does, which lasts until the process ends.
+// allocate maps memory as the data path does.
 func (t *tester) allocate(at *uint64) error {
 	handle, err := t.gpu.Create(t.size)
 	if err != nil {
 		return err
 	}
+	t.handles = append(t.handles, handle)
 	if *at, err = t.gpu.Reserve(t.size); err != nil {
 		return err
 	}
@@ -432,6 +442,83 @@ func (t *tester) files(context.Context) error {
 		}
 		return t.same("copy through files")
 	})
+}
+
+// dataPath saves and loads memory as a checkpoint and a restore do: a parcel of
+// chunks of 1 GiB at most, of which an eighth is zero.
+func (t *tester) dataPath(ctx context.Context, m *datapath.Mover) error {
+	// The memory of the other measurements makes room.
+	for i, at := range []uint64{t.base, t.copy} {
+		if err := errors.Join(t.gpu.Unmap(at, t.size), t.gpu.Release(t.handles[i])); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp(t.dir, "hetgpu-selftest-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	chunk := min(t.size, 1<<30)
+	chunks := int(t.size / chunk)
+	bytes := uint64(chunks) * chunk
+	uuid, names := t.gpu.UUID(), []string{"selftest"}
+	timed := func(name string, bytes uint64, f func() ([]nvidia.MovePhase, error)) error {
+		start := time.Now()
+		phases, err := f()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		took := time.Since(start).Seconds()
+		var note []string
+		for _, p := range phases {
+			note = append(note, fmt.Sprintf("%s %.3f s", p.Name, p.Duration.Seconds()))
+		}
+		t.add(result{Name: name, Bytes: bytes, Seconds: took, GBs: float64(bytes) / took / 1e9, Note: strings.Join(note, ", ")})
+		return nil
+	}
+	return errors.Join(
+		timed("data path: open, pin", 0, func() ([]nvidia.MovePhase, error) { return nil, m.Prepare(ctx, []string{uuid}) }),
+		m.Make(ctx, names[0], uuid, chunks, chunk, fillRange),
+		timed("data path: duplicate", bytes, func() ([]nvidia.MovePhase, error) {
+			done, err := m.Duplicate(ctx, names)
+			if err == nil && !done {
+				t.add(result{Name: "data path: duplicate", Note: "no room: the next line is not of it"})
+			}
+			return nil, err
+		}),
+		timed("data path: save", bytes, func() ([]nvidia.MovePhase, error) {
+			saved, err := m.Save(ctx, nvidia.SaveRequest{Dir: dir, Parcels: names})
+			return saved.Phases, err
+		}),
+		timed("data path: drop", bytes, func() ([]nvidia.MovePhase, error) { return nil, m.Drop(ctx, names) }),
+		timed("data path: load", bytes, func() ([]nvidia.MovePhase, error) {
+			loaded, err := m.Load(ctx, nvidia.LoadRequest{Dir: dir, Parcels: names})
+			return loaded.Phases, err
+		}),
+		m.Drop(ctx, names),
+	)
+}
+
+// fillRange writes random words to a range but for its last eighth.
+func fillRange(gpu datapath.GPU, r datapath.Range) error {
+	const size = 8 << 20
+	pinned, err := gpu.HostAlloc(size)
+	if err != nil {
+		return err
+	}
+	stream, err := gpu.NewStream()
+	if err != nil {
+		return err
+	}
+	source := rand.NewChaCha8([32]byte{4})
+	_, _ = source.Read(pinned)
+	random := r.Size / 8 * 7 / memfile.BlockSize * memfile.BlockSize
+	for at := uint64(0); at < random && err == nil; at += size {
+		_, _ = source.Read(pinned[:64])
+		n := min(size, random-at)
+		err = errors.Join(stream.FromHost(r.Address+at, pinned[:n]), stream.Wait())
+	}
+	return errors.Join(err, stream.Zero(r.Address+random, r.Size-random), stream.Wait(), stream.Close(), gpu.HostFree(pinned))
 }
 
 // share is what lane i writes.

@@ -106,7 +106,7 @@ func openData(dir string, want memfile.DataFile) (*os.File, error) {
 	return f, nil
 }
 
-// allocate makes the memory of process i, and descriptors of it.
+// allocate makes the memory of process i.
 func (l *load) allocate(ctx context.Context, i int, devices gpuplugin.DeviceMap) error {
 	p := l.parcels[i]
 	for _, c := range l.index.Processes[i].Chunks {
@@ -119,7 +119,12 @@ func (l *load) allocate(ctx context.Context, i int, devices gpuplugin.DeviceMap)
 			device: uuid, fd: -1,
 		})
 	}
-	if err := l.mover.makeViews(ctx, p); err != nil {
+	return l.mover.create(ctx, p)
+}
+
+// create makes the memory of a parcel's pieces, and descriptors of it.
+func (m *Mover) create(ctx context.Context, p *parcel) error {
+	if err := m.makeViews(ctx, p); err != nil {
 		return err
 	}
 	for j := range p.pieces {
@@ -142,6 +147,33 @@ func (l *load) allocate(ctx context.Context, i int, devices gpuplugin.DeviceMap)
 		piece.fd = fd
 	}
 	return p.openViews()
+}
+
+// Make makes a parcel of memory that was no process's, for measurements: so many
+// chunks of a size, each filled by fill.
+func (m *Mover) Make(ctx context.Context, name, uuid string, chunks int, size uint64, fill func(GPU, Range) error) error {
+	device, err := memfile.ParseUUID(uuid)
+	if err != nil {
+		return err
+	}
+	parcels, err := m.claim("make", name)
+	if err != nil {
+		return err
+	}
+	defer m.end(parcels)
+	p := parcels[0]
+	for i := range chunks {
+		c := hetcuda.Chunk{ID: uint64(i), Size: size, Device: device}
+		p.pieces = append(p.pieces, piece{chunk: c, device: uuid, fd: -1})
+	}
+	err = m.create(ctx, p)
+	for i := 0; i < len(p.pieces) && err == nil; i++ {
+		err = fill(p.views[0].device.GPU, Range{p.pieces[i].address, size})
+	}
+	if err != nil {
+		return errors.Join(err, m.forget(parcels))
+	}
+	return nil
 }
 
 // copy reads the files into the devices.

@@ -11,6 +11,7 @@ enum {
 	GRANULARITY_MINIMUM = 0,
 	STREAM_NON_BLOCKING = 1,
 	HOST_ALLOC_PORTABLE = 1,
+	CTX_SCHED_BLOCKING_SYNC = 4,
 };
 
 /* Makes the context current and calls, or returns why that can't be. */
@@ -25,6 +26,7 @@ typedef int int_of_int_fn(int *, int);
 typedef int uuid_fn(unsigned char *, int);
 typedef int retain_fn(void **, int);
 typedef int int_fn(int);
+typedef int flags_fn(int, unsigned int);
 typedef int granularity_fn(size_t *, const struct cu_mem_prop *, int);
 typedef int info_fn(size_t *, size_t *);
 typedef int create_fn(uint64_t *, size_t, const struct cu_mem_prop *, unsigned long long);
@@ -75,6 +77,11 @@ int hg_primary_retain(void *fn, void **context, int device)
 int hg_primary_release(void *fn, int device)
 {
 	return ((int_fn *)fn)(device);
+}
+
+int hg_primary_blocking(void *fn, int device)
+{
+	return ((flags_fn *)fn)(device, CTX_SCHED_BLOCKING_SYNC);
 }
 
 int hg_granularity(void *fn, size_t *out, int device)

@@ -64,6 +64,11 @@ func (d *Driver) OpenGPU(uuid string) (*GPU, error) {
 		return nil, err
 	}
 	g.ctx.set_current = lib.fns[symCtxSetCurrent]
+	// Lanes that wait would take the processors from those that write. It's only
+	// slower if that can't be had (the context is there already, say).
+	if fn := lib.fns[symPrimarySetFlags]; fn != nil {
+		C.hg_primary_blocking(fn, g.device)
+	}
 	if err := g.check(symPrimaryRetain, C.hg_primary_retain(lib.fns[symPrimaryRetain], &g.ctx.context, g.device)); err != nil {
 		return nil, err
 	}

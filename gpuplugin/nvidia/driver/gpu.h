@@ -47,6 +47,8 @@ int hg_device_get(void *fn, int *device, int ordinal);
 int hg_device_uuid(void *fn, unsigned char *uuid, int device);
 int hg_primary_retain(void *fn, void **context, int device);
 int hg_primary_release(void *fn, int device);
+/* Has waits sleep rather than spin. */
+int hg_primary_blocking(void *fn, int device);
 int hg_granularity(void *fn, size_t *out, int device);
 
 /* With one. */

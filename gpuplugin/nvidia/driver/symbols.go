@@ -32,6 +32,7 @@ const (
 	symDeviceGet
 	symDeviceGetUUID
 	symPrimaryRetain
+	symPrimarySetFlags
 	symPrimaryRelease
 	symCtxSetCurrent
 	symMemGetInfo
@@ -84,6 +85,7 @@ var symbols = [symCount]symbol{
 	symDeviceGet:         {"cuDeviceGet", 2000, "450", false},
 	symDeviceGetUUID:     {"cuDeviceGetUuid", 11040, "470", false},
 	symPrimaryRetain:     {"cuDevicePrimaryCtxRetain", 7000, "450", false},
+	symPrimarySetFlags:   {"cuDevicePrimaryCtxSetFlags", 11000, "450", false},
 	symPrimaryRelease:    {"cuDevicePrimaryCtxRelease", 11000, "450", false},
 	symCtxSetCurrent:     {"cuCtxSetCurrent", 4000, "450", false},
 	symMemGetInfo:        {"cuMemGetInfo", 3020, "450", false},
