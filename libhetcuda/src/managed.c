@@ -11,6 +11,7 @@
 #include "block.h"
 #include "books.h"
 #include "capture.h"
+#include "copy.h"
 #include "counters.h"
 #include "hetcuda_control.h"
 #include "log.h"
@@ -615,4 +616,5 @@ void managed_forked(void)
 	serve_forked();
 	watch_forked();
 	ring_forked();
+	copy_forked();
 }
