@@ -10,6 +10,7 @@
 #include "block.h"
 #include "memory.h"
 #include "overrides.h"
+#include "pools.h"
 #include "real.h"
 #include "window.h"
 
@@ -19,13 +20,6 @@ static CUresult host(CUresult r)
 {
 	if (r == CUDA_SUCCESS)
 		COUNT(host);
-	return r;
-}
-
-static CUresult async(CUresult r)
-{
-	if (r == CUDA_SUCCESS)
-		COUNT(async);
 	return r;
 }
 
@@ -42,26 +36,6 @@ CUresult hetcuda_cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 CUresult hetcuda_cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
 	return host(REAL(cuMemHostRegister)(address, size, flags));
-}
-
-CUresult hetcuda_cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
-{
-	return async(REAL(cuMemAllocAsync)(address, size, stream));
-}
-
-CUresult hetcuda_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
-{
-	return async(REAL(cuMemAllocAsync_ptsz)(address, size, stream));
-}
-
-CUresult hetcuda_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
-{
-	return async(REAL(cuMemAllocFromPoolAsync)(address, size, pool, stream));
-}
-
-CUresult hetcuda_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
-{
-	return async(REAL(cuMemAllocFromPoolAsync_ptsz)(address, size, pool, stream));
 }
 
 CUresult hetcuda_cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
@@ -89,6 +63,7 @@ void hetcuda_memory_describe(char *text)
 		{"fixed", COUNTED(fixed)},                 {"stream-ordered", COUNTED(async)},
 		{"pinned host", COUNTED(host)},            {"IPC", COUNTED(ipc)},
 		{"unreleased", COUNTED(unreleased)},       {"windows elsewhere", window_stray()},
+		{"bytes in pools", pools_held()},
 	};
 	uint64_t held = atomic_load(&block_stats.held), asked = atomic_load(&block_stats.asked);
 	int n = snprintf(text, HETCUDA_TEXT, "%llu allocations, %llu bytes, %llu more held",

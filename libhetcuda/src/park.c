@@ -23,6 +23,7 @@
 #include "idle.h"
 #include "managed.h"
 #include "memory_free.h"
+#include "pools.h"
 #include "real.h"
 
 // The chunks that are parked, or about to be, in the order of their ids.
@@ -178,6 +179,7 @@ static CUresult map(struct chunk *c)
 int hetcuda_memory_commit(char *text)
 {
 	CUcontext before, context;
+	pools_trim();
 	// First all is unmapped: that can be undone, for the handles are still
 	// there.
 	for (uint32_t i = 0; i < count; i++) {

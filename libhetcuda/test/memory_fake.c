@@ -630,11 +630,47 @@ static CUresult f_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	return f_cuMemFree_v2(address);
 }
 
+static CUresult f_cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	(void)stream;
+	*address = 0x700000000;
+	fake.pool += size;
+	fake.pool_used += size;
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	*pool = (CUmemoryPool)(uintptr_t)(device + 16);
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	return f_cuDeviceGetDefaultMemPool(pool, device);
+}
+
+static CUresult f_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	if (pool == (CUmemoryPool)16 && keep == 0)
+		fake.pool = fake.pool_used;
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	if (pool != (CUmemoryPool)16 || attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(cuuint64_t *)value = fake.pool;
+	return CUDA_SUCCESS;
+}
+
 #define FAKES(X)                                                                                                      \
 	X(cuMemCreate) X(cuMemRelease) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuMemMap)  \
 	X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemGetAllocationGranularity)   \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
-	X(cuMemGetInfo_v2) X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
+	X(cuMemAllocAsync) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool) X(cuMemPoolTrimTo)                      \
+	X(cuMemPoolGetAttribute) X(cuMemGetInfo_v2) X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
 	X(cuStreamSynchronize) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \

@@ -22,6 +22,7 @@ struct fake {
 	size_t reservations;
 	size_t driver;         // allocations that cuMemAlloc itself served
 	unsigned long long calls;
+	size_t pool, pool_used; // of the pool that every device shares
 	bool no_hint;          // reservations ignore where they are wanted
 	bool no_rdma;          // memory for RDMA can't be made, whatever is said
 	_Atomic bool busy;     // synchronizing doesn't end

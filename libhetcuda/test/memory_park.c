@@ -234,10 +234,28 @@ static void endless(void)
 	OK(hetcuda_cuMemFree_v2(a));
 }
 
+// What pools keep though nothing is in it goes before the driver copies it.
+static void pools(void)
+{
+	CUdeviceptr a;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	OK(hetcuda_cuMemAllocAsync(&a, 3 * MIB, NULL));
+	OK(hetcuda_cuMemAllocAsync(&a, 5 * MIB, NULL));
+	fake.pool_used -= 5 * MIB;
+	OK(take_descriptors());
+	CHECK(fake.pool == 8 * MIB);
+	OK(hetcuda_memory_commit(text));
+	CHECK(fake.pool == 3 * MIB);
+	OK(give_back());
+	hetcuda_memory_describe(text);
+	CHECK(strstr(text, "bytes in pools: 3145728") && strstr(text, "stream-ordered: 2"));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"endless", endless}, {0},
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"endless", endless}, {"pools", pools}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }
