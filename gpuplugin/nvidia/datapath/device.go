@@ -23,7 +23,7 @@ type GPU interface {
 	// Free is how much memory can still be had.
 	Free() (uint64, error)
 	// Create makes memory, of which Export makes descriptors, and Import makes
-	// the memory of a descriptor, which stays open and must be of this device.
+	// the memory of a descriptor, which stays open and must be of a device.
 	Create(size uint64) (handle uint64, err error)
 	Export(handle uint64) (fd int, err error)
 	Import(fd int) (handle uint64, err error)

@@ -44,7 +44,7 @@ type Config struct {
 	Idle time.Duration
 }
 
-// DefaultConfig is what was found best (docs/engines.md).
+// DefaultConfig pins 256 MiB a device. "hetgpu-gpu selftest" measures others.
 func DefaultConfig() Config {
 	return Config{SlotSize: 32 << 20, Slots: 8, Lanes: 8, Spare: 512 << 20, Idle: time.Minute}
 }

@@ -119,12 +119,12 @@ static int properties(struct hg_ctx c, void *fn, struct cu_mem_prop *prop, uint6
 	CALL(c, fn, properties_fn, prop, handle);
 }
 
-int hg_is_here(struct hg_ctx c, void *fn, int *here, uint64_t handle, int device)
+int hg_is_device(struct hg_ctx c, void *fn, int *device, uint64_t handle)
 {
 	struct cu_mem_prop prop = {0};
 	int r = properties(c, fn, &prop, handle);
 
-	*here = r == 0 && prop.location.type == LOCATION_DEVICE && prop.location.id == device;
+	*device = r == 0 && prop.location.type == LOCATION_DEVICE;
 	return r;
 }
 

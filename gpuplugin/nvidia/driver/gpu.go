@@ -202,16 +202,17 @@ func (g *GPU) Export(handle uint64) (fd int, err error) {
 	return int(out), err
 }
 
-// Import takes a descriptor of memory of this device. It stays open.
+// Import takes a descriptor of device memory. It stays open.
 func (g *GPU) Import(fd int) (handle uint64, err error) {
 	var h C.uint64_t
 	if err := g.check(symMemImport, C.hg_import(g.ctx, g.lib.fns[symMemImport], &h, C.int(fd))); err != nil {
 		return 0, err
 	}
-	var here C.int
-	err = g.check(symMemProperties, C.hg_is_here(g.ctx, g.lib.fns[symMemProperties], &here, h, g.device))
-	if err == nil && here == 0 {
-		err = &helperapi.Error{Call: symbols[symMemImport].name, Detail: "a descriptor of memory that is not on " + g.uuid}
+	// Of another device it would be, at worst, slow: that is for its owner to say.
+	var device C.int
+	err = g.check(symMemProperties, C.hg_is_device(g.ctx, g.lib.fns[symMemProperties], &device, h))
+	if err == nil && device == 0 {
+		err = &helperapi.Error{Call: symbols[symMemImport].name, Detail: "a descriptor of memory that is on no device"}
 	}
 	if err != nil {
 		return 0, errors.Join(err, g.Release(uint64(h)))
