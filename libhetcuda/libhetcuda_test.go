@@ -68,16 +68,7 @@ func run(t *testing.T, dir, program string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, program))
-	// t.TempDir has names too long for a socket's path.
-	control, err := os.MkdirTemp("", "hetcuda")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(control) })
-	// One program connects as a user who is not root.
-	if err := os.Chmod(control, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	control := controlDir(t)
 	driver := filepath.Join(dir, "libcuda-real.so")
 	if program == "missing" {
 		driver = filepath.Join(dir, "nothing.so")
@@ -93,6 +84,21 @@ func run(t *testing.T, dir, program string) {
 	if len(out) > 0 {
 		t.Logf("%s", out)
 	}
+}
+
+// controlDir makes a control directory.
+func controlDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hetcuda") //nolint:usetesting // t.TempDir has names too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	// One program connects as a user who is not root.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // The library is loaded into programs of images that are older than what it is

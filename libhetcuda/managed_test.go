@@ -38,12 +38,7 @@ func runManaged(t *testing.T, dir, driver, faults string) {
 	if err != nil {
 		t.Skipf("no machine for the stand-in: %v", err)
 	}
-	// t.TempDir has names too long for a socket's path.
-	control, err := os.MkdirTemp("", "hetcuda")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(control) })
+	control := controlDir(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "test", "managed"))

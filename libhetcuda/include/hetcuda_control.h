@@ -35,7 +35,10 @@
  * A connection that ends takes its HOLD (and a PARK without COMMIT) with it, so
  * that a peer that dies leaves a running program. What is parked stays parked,
  * with or without a connection, and through a dump and a restore by CRIU; a new
- * connection finds it so (HELLO) and can UNPARK.
+ * connection finds it so (HELLO) and can UNPARK. A peer that hangs is one that
+ * has ended: after 30 s in the middle of what it sends or should read, after 10
+ * minutes between two requests (time in which the program is frozen is not
+ * counted), never while the program is parked.
  */
 #ifndef HETCUDA_CONTROL_H
 #define HETCUDA_CONTROL_H

@@ -45,12 +45,21 @@
 #endif
 
 /*
- * How long a peer may be silent, or not read, while the program waits for it.
- * A program that is parked waits for any peer, so there it may be for ever.
+ * How long a peer may take for the rest of what it has begun to say, or to read
+ * what it has asked for; and how long it may think between two requests, while
+ * others (ranks on other devices) are loaded, say. Only one that hangs is meant:
+ * one that dies ends the connection. A program that is parked waits for any
+ * peer, so there it may be for ever.
  */
 #ifndef HETCUDA_PATIENCE_MS
 #define HETCUDA_PATIENCE_MS 30000
+#define HETCUDA_THINKING_MS 600000
+#else
+#define HETCUDA_THINKING_MS HETCUDA_PATIENCE_MS
 #endif
+
+/* Patience is counted in steps: time in which this process is frozen is none. */
+enum { STEP_MS = 100 };
 
 /* More than any program's; a count that is not one. */
 enum { MAX_CHUNKS = 1 << 20 };
@@ -95,18 +104,17 @@ static void close_transit(void)
 /* The reader of what we send is gone, or never was one of ours. */
 enum { ENDED = -1 };
 
-/* 0 or ENDED. */
-static int wait_for(short events)
+/* 0 or ENDED. -1: for ever. */
+static int wait_for(short events, int patience_ms)
 {
 	struct pollfd p = { .fd = connection, .events = events };
-	int timeout = state == HETCUDA_PARKED && events == POLLIN ? -1 : HETCUDA_PATIENCE_MS;
-	int r;
+	int steps = patience_ms / STEP_MS, r;
 
-	do
-		r = poll(&p, 1, timeout);
-	while (r < 0 && errno == EINTR);
+	do {
+		r = poll(&p, 1, patience_ms < 0 ? -1 : STEP_MS);
+	} while ((r < 0 && errno == EINTR) || (r == 0 && steps-- > 0));
 	if (r == 0)
-		hetcuda_log("control: the peer was silent for %d ms", HETCUDA_PATIENCE_MS);
+		hetcuda_log("control: the peer was silent for %d ms", patience_ms);
 	return r > 0 ? 0 : ENDED;
 }
 
@@ -121,7 +129,7 @@ static bool peer_gone(void)
  * One packet. Its descriptors are in transit afterwards, also with an error.
  * The number of bytes, or ENDED.
  */
-static ssize_t receive(void *data, size_t size)
+static ssize_t receive(void *data, size_t size, int patience_ms)
 {
 	union {
 		struct cmsghdr align;
@@ -136,7 +144,7 @@ static ssize_t receive(void *data, size_t size)
 
 	close_transit();
 	do {
-		if (wait_for(POLLIN))
+		if (wait_for(POLLIN, patience_ms))
 			return ENDED;
 		pthread_mutex_lock(&transit_lock);
 		n = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -183,7 +191,7 @@ static int send_packet(const void *data, size_t size)
 		message.msg_controllen = CMSG_SPACE(length);
 	}
 	for (;;) {
-		if (wait_for(POLLOUT))
+		if (wait_for(POLLOUT, HETCUDA_PATIENCE_MS))
 			return ENDED;
 		if (sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
 			return 0;
@@ -343,7 +351,7 @@ static int unpark(const struct hetcuda_request *request)
 	while (left) {
 		uint32_t k, i;
 
-		n = receive(chunks, sizeof(chunks));
+		n = receive(chunks, sizeof(chunks), HETCUDA_PATIENCE_MS);
 		k = n > 0 ? (uint32_t)((size_t)n / sizeof(chunks[0])) : 0;
 		if (!k || (size_t)n % sizeof(chunks[0]) || k > left || k != transit.count) {
 			hetcuda_log("control: UNPARK ended with %u chunks to come", left);
@@ -424,7 +432,7 @@ static void serve_connection(void)
 	if (!trusted())
 		return;
 	for (;;) {
-		n = receive(&request, sizeof(request));
+		n = receive(&request, sizeof(request), state == HETCUDA_PARKED ? -1 : HETCUDA_THINKING_MS);
 		if (n == ENDED)
 			break;
 		if (n != sizeof(request) || request.magic != HETCUDA_MAGIC || transit.count) {
