@@ -290,7 +290,10 @@ static CUresult destroy(destroy_context *real, CUcontext context)
 static CUresult reset(end_primary *real, CUdevice device)
 {
 	struct context *c = depart(NULL, device);
-	return departed(c, real(device));
+	CUresult r = departed(c, real(device));
+	while (r == CUDA_SUCCESS && (c = depart(NULL, device)))
+		departed(c, r);
+	return r;
 }
 
 // A release ends the context only if it was the last; that is known afterwards.
@@ -300,8 +303,36 @@ static CUresult release(end_primary *real, CUdevice device)
 	int active = 1;
 	CUresult r = real(device);
 	if (r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState) &&
-	    REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
-		departed(depart(NULL, device), r);
+	    REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active) {
+		struct context *c;
+		while ((c = depart(NULL, device)))
+			departed(c, r);
+	}
+	return r;
+}
+
+// A green context is a part of the primary one, which it keeps: what was
+// allocated while it was current stays when it goes.
+CUresult hetcuda_cuGreenCtxDestroy(CUgreenCtx green)
+{
+	CUcontext handle = NULL, primary = NULL;
+	CUdevice device;
+	if (!green || !REAL(cuCtxFromGreenCtx) || REAL(cuCtxFromGreenCtx)(&handle, green) != CUDA_SUCCESS ||
+	    device_of(handle, &device) != CUDA_SUCCESS || REAL(cuDevicePrimaryCtxRetain)(&primary, device) != CUDA_SUCCESS)
+		return REAL(cuGreenCtxDestroy)(green);
+	CUresult r = REAL(cuGreenCtxDestroy)(green);
+	if (r == CUDA_SUCCESS) {
+		BOOKS();
+		struct context *c = find(handle);
+		if (c) {
+			forget_peers(handle, NULL);
+			c->handle = primary;
+			c->primary = true;
+		}
+	}
+	if (r == CUDA_SUCCESS)
+		capture_forget(handle);
+	hetcuda_cuDevicePrimaryCtxRelease_v2(device);
 	return r;
 }
 

@@ -33,6 +33,7 @@
 	X(cuMemAdvise) \
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \
+	X(cuGreenCtxDestroy) \
 	X(cuIpcGetMemHandle) \
 	X(cuIpcOpenMemHandle_v2) \
 	X(cuMemAllocAsync) \

@@ -279,6 +279,15 @@ static void contexts(void)
 	OK(hetcuda_cuMemAlloc_v2(&d, 3 * MIB));
 	OK(hetcuda_cuDevicePrimaryCtxReset_v2(1));
 	CHECK(fake.handles == 1);
+	// What a green one had is the primary one's when it goes.
+	OK(REAL(cuDevicePrimaryCtxRetain)(&primary, 1));
+	CUcontext green = fake_context(1);
+	OK(hetcuda_cuMemAlloc_v2(&d, 3 * MIB));
+	OK(hetcuda_cuGreenCtxDestroy((CUgreenCtx)(void *)green));
+	memset((void *)d, 1, 100);
+	CHECK(fake.handles == 2 && context_first()->handle == primary);
+	OK(hetcuda_cuDevicePrimaryCtxRelease_v2(1));
+	CHECK(fake.handles == 1);
 	OK(hetcuda_cuCtxDestroy_v2(one));
 	CHECK(fake.handles == 0 && context_first() == NULL);
 	nothing_left();

@@ -630,6 +630,18 @@ static CUresult f_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	return f_cuMemFree_v2(address);
 }
 
+// A green context is an ordinary one here.
+static CUresult f_cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+	*context = (CUcontext)(void *)green;
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuGreenCtxDestroy(CUgreenCtx green)
+{
+	return f_cuCtxDestroy_v2((CUcontext)(void *)green);
+}
+
 static CUresult f_cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 {
 	(void)stream;
@@ -669,7 +681,7 @@ static CUresult f_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 	X(cuMemCreate) X(cuMemRelease) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuMemMap)  \
 	X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemGetAllocationGranularity)   \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemAlloc_v2) X(cuMemFree_v2)                  \
-	X(cuMemAllocAsync) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool) X(cuMemPoolTrimTo)                      \
+	X(cuCtxFromGreenCtx) X(cuGreenCtxDestroy) X(cuMemAllocAsync) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool) X(cuMemPoolTrimTo)                      \
 	X(cuMemPoolGetAttribute) X(cuMemGetInfo_v2) X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
