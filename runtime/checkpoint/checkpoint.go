@@ -73,6 +73,9 @@ type Request struct {
 	runc.Dump
 	// Manifest has what the caller knows: container, host and options.
 	Manifest snapshot.Manifest
+	// Companion may be nil, and so may Progress.
+	Companion Companion
+	Progress  Progress
 }
 
 func (c *Container) procfs() procfs {
@@ -100,8 +103,12 @@ type saving struct {
 	frozen bool
 	procs  []gpuplugin.Process
 	stream Streamer
+	before *snapshot.Listing
 	// apart says that processes may be without their device memory.
 	apart bool
+	// stopped is when the first process could not go on; zero for a container
+	// that was found so.
+	stopped time.Time
 	// trouble is why the container came back only at the second try.
 	trouble error
 }
@@ -113,20 +120,26 @@ func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Mani
 	ctx, cancel := c.timeout(ctx)
 	defer cancel()
 	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}, stream: streamer(c.GPU)}
+	if s.Companion == nil {
+		s.Companion = nothing{}
+	}
+	if s.Progress == nil {
+		s.Progress = silence{}
+	}
+	s.progress = s.Progress
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.undo.run(ctx))
 		}
 		s.drop(ctx)
 	}()
-	before, err := snapshot.List(r.Dir)
-	if err != nil {
+	if s.before, err = snapshot.List(r.Dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", PhasePreflight, err)
 	}
-	if before.HasSnapshot() {
+	if s.before.HasSnapshot() {
 		return nil, fmt.Errorf("%s: %s %w: name a directory without", PhasePreflight, r.Dir, ErrExists)
 	}
-	s.undo.add("remove the images", func(context.Context) error { return snapshot.Remove(before) })
+	s.undo.add("remove the images", func(context.Context) error { return snapshot.Remove(s.before) })
 	if err := s.stop(ctx); err != nil {
 		return nil, err
 	}
@@ -180,12 +193,28 @@ func (s *saving) freeze(ctx context.Context) error {
 	if !s.frozen || len(s.procs) > 0 {
 		s.undo.add(PhaseThaw, s.Cgroup.Thaw)
 	}
+	s.begins()
 	return s.run(ctx, PhaseFreeze, s.Cgroup.Freeze)
+}
+
+// begins notes that processes are made to wait from now on.
+func (s *saving) begins() {
+	if s.stopped.IsZero() && !s.frozen {
+		s.stopped = time.Now()
+	}
+}
+
+// ends notes that they all go on.
+func (s *saving) ends() {
+	if !s.stopped.IsZero() {
+		s.Manifest.StopSeconds = time.Since(s.stopped).Seconds()
+	}
 }
 
 // suspend takes the GPU state out of the devices, but for the device memory of
 // processes that are split: that stays there, and out of the processes.
 func (s *saving) suspend(ctx context.Context) error {
+	s.begins()
 	if err := s.run(ctx, PhaseLock, func(ctx context.Context) error { return s.GPU.Lock(ctx, s.procs) }); err != nil {
 		return err
 	}
@@ -309,6 +338,7 @@ func (s *saving) space(pids []int, used uint64) error {
 	if err != nil {
 		return err
 	}
+	s.Progress.Expect(anonymous + used)
 	// An incremental dump writes what changed, which nobody knows yet.
 	if need := anonymous + used + spareBytes; s.Parent == "" && free < need {
 		return fmt.Errorf("%w: %s has %d MiB free, and at least %d MiB are needed (%d MiB of memory and %d MiB of GPU memory); free some, or name another directory",

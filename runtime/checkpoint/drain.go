@@ -29,7 +29,7 @@ type drain struct {
 // to be stopped.
 func (s *saving) drain(ctx context.Context) *drain {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	d := &drain{cancel: cancel, copied: make(chan struct{}), over: make(chan struct{})}
+	d := &drain{phases: phases{progress: s.progress}, cancel: cancel, copied: make(chan struct{}), over: make(chan struct{})}
 	go func() {
 		copied := false
 		if s.split() {
@@ -59,6 +59,10 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 		close(d.copied)
 	}
 	return copied, d.run(ctx, PhaseDrain, func(ctx context.Context) error {
+		// runc would do it, some time later.
+		if err := s.before.Make(); err != nil {
+			return err
+		}
 		stored, err := s.stream.Save(ctx, s.Dir, s.procs)
 		d.memory = &snapshot.Memory{Bytes: stored.Bytes, ZeroBytes: stored.Zero, StoredBytes: stored.Written, ReusedBytes: stored.Reused}
 		return err

@@ -230,7 +230,7 @@ func TestSplitOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newSplitWorld(t)
 			w.room, w.frozen = !tc.noRoom, tc.frozen
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "missing", "snapshot")
 			r := splitRequest(dir, tc.exit)
 			r.TCPEstablished = tc.tcp
 			m, err := w.container().Checkpoint(t.Context(), r)

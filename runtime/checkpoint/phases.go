@@ -26,6 +26,8 @@ const (
 	PhaseDrain     = "gpu-drain"
 	PhaseFreeze    = "freeze"
 	PhaseDump      = "dump"
+	PhaseLayer     = "layer"
+	PhasePack      = "layer-pack"
 	PhaseResume    = "gpu-resume"
 	PhaseSeal      = "seal"
 	PhaseManifest  = "manifest"
@@ -35,12 +37,18 @@ const (
 )
 
 // phases measures the steps of an operation.
-type phases struct{ done []snapshot.Phase }
+type phases struct {
+	done     []snapshot.Phase
+	progress Progress // may be nil
+}
 
 // run runs one step; its error names the step.
 func (p *phases) run(ctx context.Context, name string, step func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
+	}
+	if p.progress != nil {
+		p.progress.Begin(name)
 	}
 	start := time.Now()
 	err := step(ctx)

@@ -26,12 +26,23 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	defer follower.Stop()
 	memory := s.drain(ctx)
 	defer memory.stop()
+	beside := s.capture(ctx)
+	defer beside.stop()
 	dump := s.Dump
 	// CRIU ends the processes only where their connections have to be kept:
 	// else they end after the manifest is on disk, so that no failure costs
 	// both the container and the snapshot.
 	dump.Exit = s.Exit && s.TCPEstablished
+	if dump.Exit {
+		// There is no way back afterwards.
+		if err := beside.wait(&s.phases); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
+		return nil, err
+	}
+	if err := beside.wait(&s.phases); err != nil {
 		return nil, err
 	}
 	if dump.Exit {
@@ -50,7 +61,13 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 		if m.Memory, err = memory.wait(ctx); err != nil {
 			return p, err
 		}
-		p.done = memory.done
+		p.done, p.progress = memory.done, s.progress
+		if s.Companion != Companion(nothing{}) {
+			err = p.run(ctx, PhasePack, func(ctx context.Context) error { return s.Companion.Write(ctx, s.Dir) })
+			if err != nil {
+				return p, err
+			}
+		}
 		return p, p.run(ctx, PhaseSeal, func(ctx context.Context) (err error) {
 			m.Files, err = follower.Seal(ctx)
 			return err
@@ -166,7 +183,9 @@ func (s *saving) resume(ctx context.Context) error {
 	stopped := rollback{steps: s.undo.steps[1:], timeout: s.undo.timeout}
 	s.undo.steps = images
 	if len(s.procs) == 0 {
-		return stopped.run(ctx)
+		err := stopped.run(ctx)
+		s.ends()
+		return err
 	}
 	err := s.run(ctx, PhaseThaw, s.Cgroup.Thaw)
 	if err == nil {
@@ -177,11 +196,13 @@ func (s *saving) resume(ctx context.Context) error {
 		err = s.run(ctx, PhaseFreeze, s.refreeze)
 	}
 	if err == nil {
+		s.ends()
 		return nil
 	}
 	if again := stopped.run(ctx); again != nil {
 		return errors.Join(err, again)
 	}
+	s.ends()
 	s.trouble = err
 	log.G(ctx).WithError(err).Warn("the container is back, at the second try")
 	return nil

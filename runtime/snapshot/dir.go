@@ -122,6 +122,18 @@ func List(dir string) (*Listing, error) {
 	return l, nil
 }
 
+// Make makes the directory if it was missing. One that was there and has been
+// removed since is its owner's, who wants no snapshot any more.
+func (l *Listing) Make() error {
+	if len(l.missing) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("make the snapshot directory: %w", err)
+	}
+	return nil
+}
+
 // Empty tells whether there was nothing in the directory.
 func (l *Listing) Empty() bool { return len(l.names) == 0 }
 

@@ -46,8 +46,12 @@ type Manifest struct {
 	// Memory is the device memory in files of its own, nil if there is none.
 	// Since version 2.
 	Memory *Memory `json:"memory,omitempty"`
-	Files  []File  `json:"files"`
-	Phases []Phase `json:"phases"`
+	// StopSeconds is how long processes of the container had to wait, from the
+	// first that had to until all went on; 0 if it did not go on, or had been
+	// stopped by somebody else. Since version 2.
+	StopSeconds float64 `json:"stop_seconds,omitempty"`
+	Files       []File  `json:"files"`
+	Phases      []Phase `json:"phases"`
 }
 
 // Library is the library that stands in front of the GPU driver's in a

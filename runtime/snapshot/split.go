@@ -16,7 +16,7 @@ import (
 
 // version is the oldest format that can say what the manifest says.
 func (m *Manifest) version() int {
-	split := m.Engine == EngineSplit || m.EngineReason != "" || m.Library != nil || m.Memory != nil ||
+	split := m.Engine == EngineSplit || m.EngineReason != "" || m.Library != nil || m.Memory != nil || m.StopSeconds != 0 ||
 		slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Memory != "" }) ||
 		slices.ContainsFunc(m.Files, func(f File) bool { return f.CoveredBy != "" })
 	if split {
