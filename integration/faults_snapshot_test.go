@@ -117,7 +117,7 @@ func TestFaultsSnapshotDamaged(t *testing.T) {
 		"newer format": {func(t *testing.T, dir string) {
 			t.Helper()
 			edit(t, filepath.Join(dir, snapshot.ManifestName), newerFormat)
-		}, []string{snapshot.ManifestName, "version 2"}},
+		}, []string{snapshot.ManifestName, "version 3"}},
 	}
 	// The digest, the envelope, the version, and what is in between.
 	for i := range 10 {

@@ -6,15 +6,23 @@
 package integration
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -75,4 +83,223 @@ func expectSplit(t *testing.T, dir string) *snapshot.Manifest {
 		t.Errorf("engine %q (%s), memory %+v", m.Engine, m.EngineReason, m.Memory)
 	}
 	return m
+}
+
+// Several processes that end, and come back under another id with their memory.
+func TestGPUSplitExit(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-n", "2", "-b", "3000000"}})
+	c := d.run(ctx, t, s)
+	before := c.ticksOn(ctx, 2)
+	dir := c.mustCheckpoint(ctx, true)
+	if status := c.waitExit(ctx); status != 137 {
+		t.Errorf("exit status %d, not 137", status)
+	}
+	c.delete(ctx)
+	c.remove()
+	d.expectNothingLeft(t)
+	expectNoControlDir(t)
+	for _, gpu := range usual.GPUs {
+		d.expectUsed(t, gpu, 0)
+	}
+	if m := expectSplit(t, dir); m.Split() != 2 || m.Memory.Bytes < 2*3000000 {
+		t.Errorf("%d processes are split, memory %+v", m.Split(), m.Memory)
+	}
+	for range 2 {
+		r := d.restore(ctx, t, s, dir)
+		r.expectGoesOn(ctx, 2)
+		if first := r.firstTick(); first <= min(before[0], before[1]) {
+			t.Errorf("it went on at tick %d, and was saved after %v", first, before)
+		}
+		// And is saved once more.
+		r.mustCheckpoint(ctx, false)
+		r.expectGoesOn(ctx, 2)
+		r.stop(ctx)
+		r.remove()
+	}
+	d.expectNothingLeft(t)
+	expectNoControlDir(t)
+}
+
+// expectNoControlDir fails if a container's control directory is still mounted.
+func expectNoControlDir(t *testing.T) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "hetgpu-control") {
+			t.Errorf("it is left: %s", line)
+		}
+	}
+}
+
+// Memory of a program's own mappings, and no room on the device for a copy: then
+// all is saved before the container goes on.
+func TestGPUSplitNoRoom(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	small := standin.H200s(2, 1)
+	for i := range small.GPUs {
+		small.GPUs[i].Memory = 40 << 20
+	}
+	d.change(t, small)
+	s := d.splitToy("-v", "-b", "12000000")
+	c := d.run(ctx, t, s)
+	c.ticksOn(ctx, 1)
+	dir := c.mustCheckpoint(ctx, false)
+	c.expectGoesOn(ctx, 1)
+	m := expectSplit(t, dir)
+	resumed := slices.IndexFunc(m.Phases, func(p snapshot.Phase) bool { return p.Name == checkpoint.PhaseResume })
+	if resumed < 0 {
+		t.Errorf("phases are %+v", m.Phases)
+	}
+	c.stop(ctx)
+	r := d.restore(ctx, t, s, dir)
+	r.expectGoesOn(ctx, 1)
+	r.stop(ctx)
+}
+
+// A paused container is saved as it is, and goes on when it is resumed.
+func TestGPUSplitPause(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	c := d.run(ctx, t, d.splitToy())
+	c.ticksOn(ctx, 1)
+	if err := c.task.Pause(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.expectPaused(ctx, 1)
+	p := &patient{container: c, dir: filepath.Join(t.TempDir(), "snapshot")}
+	for range 2 {
+		if err := p.checkpointDirectly(ctx, false); err != nil {
+			t.Fatal(err)
+		}
+		expectSplit(t, p.dir)
+		p.startOver()
+		c.expectPaused(ctx, 1)
+	}
+	if err := c.task.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.expectGoesOn(ctx, 1)
+	c.stop(ctx)
+}
+
+// A process that goes to the driver past the library is saved by the driver,
+// beside one that is split.
+func TestGPUSplitBeside(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.split(spec{args: []string{"/bin/sh", "-c", "LD_LIBRARY_PATH= " + inContainer + "/toy -i 10 -n 2 >/dev/null & exec " + inContainer + "/vmmtoy -i 10"}})
+	c := d.run(ctx, t, s)
+	err := testbed.Eventually(ctx, "three processes use a GPU", func() error {
+		if n := len(c.gpuProcesses(ctx)); n != 3 {
+			return fmt.Errorf("%d do", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ticksOn(ctx, 1)
+	dir := c.mustCheckpoint(ctx, true)
+	c.waitExit(ctx)
+	c.delete(ctx)
+	m := readManifest(t, dir)
+	if m.Engine != snapshot.EngineSplit || m.Split() != 1 || len(m.Processes) != 3 || !strings.Contains(m.EngineReason, "it does not run libhetcuda") {
+		t.Errorf("engine %s (%s), processes %+v", m.Engine, m.EngineReason, m.Processes)
+	}
+	r := d.restore(ctx, t, s, dir)
+	r.expectStates(ctx, 3, "running")
+	r.ticksOn(ctx, 1)
+	r.stop(ctx)
+}
+
+// Where the library can't be asked the driver saves all, and the manifest and
+// inspect say why.
+func TestGPUSplitFallsBack(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	c := d.run(ctx, t, d.splitToy())
+	c.ticksOn(ctx, 1)
+	if status, out := c.execOutput(t, d, "/bin/touch", "/run/hetgpu/control/hetcuda.99"); status != 0 {
+		t.Fatal(out)
+	}
+	dir := c.mustCheckpoint(ctx, false)
+	c.expectGoesOn(ctx, 1)
+	m := readManifest(t, dir)
+	if m.Engine != snapshot.EngineDriver || m.Memory != nil || m.Library == nil || !strings.Contains(m.EngineReason, "it is no socket") {
+		t.Errorf("engine %s (%s), library %v", m.Engine, m.EngineReason, m.Library)
+	}
+	c.stop(ctx)
+	// By itself it takes the library, which the processes have mapped.
+	r := d.restore(ctx, t, d.withoutEngine(d.splitToy()), dir)
+	r.expectGoesOn(ctx, 1)
+	// Where nobody is in the way it is split.
+	expectSplit(t, r.mustCheckpoint(ctx, false))
+	r.expectGoesOn(ctx, 1)
+	r.stop(ctx)
+}
+
+// withoutEngine leaves the choice of the engine to the shim.
+func (d *daemon) withoutEngine(s spec) spec {
+	s.opts = append(slices.Clone(s.opts), func(_ context.Context, _ oci.Client, _ *containers.Container, spec *oci.Spec) error {
+		delete(spec.Annotations, "io.hetgpu.engine")
+		return nil
+	})
+	return s
+}
+
+// Processes have the library in their memory: no other one will do.
+func TestGPUSplitLibraryReplaced(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.splitToy()
+	c := d.run(ctx, t, s)
+	c.ticksOn(ctx, 1)
+	dir := c.mustCheckpoint(ctx, false)
+	file := filepath.Join(d.hetgpu, "libhetcuda", "libcuda.so.1")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := hex.DecodeString(readManifest(t, dir).Library.BuildID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := replace(file, whole); err != nil {
+			t.Error(err)
+		}
+	})
+	other := slices.Clone(id)
+	other[0] ^= 1
+	if err := replace(file, bytes.Replace(whole, id, other, 1)); err != nil {
+		t.Fatal(err)
+	}
+	expectError(t, c.checkpointTo(ctx, filepath.Join(t.TempDir(), "snapshot"), false), "another one is installed now")
+	c.expectGoesOn(ctx, 1)
+	c.stop(ctx)
+	c.remove()
+	d.expectRestoreFails(ctx, t, s, dir, "build "+hex.EncodeToString(id), hex.EncodeToString(other))
+	plain := d.withoutEngine(s)
+	plain.opts = append(plain.opts, annotated("io.hetgpu.engine", "driver"))
+	d.expectRestoreFails(ctx, t, plain, dir, "libhetcuda", "the container has none")
+	if err := replace(file, whole); err != nil {
+		t.Fatal(err)
+	}
+	r := d.restore(ctx, t, s, dir)
+	r.expectGoesOn(ctx, 1)
+	r.stop(ctx)
+}
+
+// replace puts another file into the place of one that may be in use.
+func replace(name string, data []byte) error {
+	if err := os.WriteFile(name+".new", data, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
 }
