@@ -109,12 +109,23 @@ func unpark(t *testing.T, control string, p parked) {
 // A process is parked, checkpointed by the driver, dumped and killed, while its
 // memory stays with us, and goes on with the same sums.
 func TestParkDumpRestore(t *testing.T) {
+	for name, args := range map[string][]string{
+		"device": {"-i", "10"},
+		// The CPU has the newest of it when it is parked.
+		"managed": {"-i", "10", "-m"},
+	} {
+		t.Run(name, func(t *testing.T) { parkDumpRestore(t, args) })
+	}
+}
+
+func parkDumpRestore(t *testing.T, args []string) {
+	t.Helper()
 	spec := standin.H200s(1, 1)
 	// Not with sanitizers: CRIU can't dump their shadow memory.
 	b := newBench(t, "plain", spec)
 	i := newImages(t)
 	f, control := forwarded(t, b)
-	y := f.start(t, nil, "-i", "10")
+	y := f.start(t, nil, args...)
 	y.reaches(t, 0, 3)
 
 	p := park(t, control)
@@ -125,7 +136,9 @@ func TestParkDumpRestore(t *testing.T) {
 		bytes += c.Size
 	}
 	b.used(t, spec.GPUs[0], bytes)
-	i.dump(t, y)
+	// What says that the memory is in use is a lock that bears the name of the
+	// process that exported it.
+	i.dump(t, y, "--file-locks")
 	// It is dead, and its memory is where it was.
 	b.used(t, spec.GPUs[0], bytes)
 	i.restore(t)

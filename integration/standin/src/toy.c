@@ -29,7 +29,7 @@
 #define cuCtxCreate cuCtxCreate_v2
 #endif
 
-enum { MAX_RANKS = 64 };
+enum { MAX_RANKS = 64, MANAGED = 64 << 10 /* words */ };
 
 static struct {
 	size_t bytes;
@@ -131,8 +131,8 @@ static void setup(struct rank *k)
 	load(k);
 	fill(k);
 	if (opt.managed) {
-		CK(cuMemAllocManaged(&k->managed, 4096, CU_MEM_ATTACH_GLOBAL));
-		CK(cuMemsetD32(k->managed, 7, 1024));
+		CK(cuMemAllocManaged(&k->managed, MANAGED * 4, CU_MEM_ATTACH_GLOBAL));
+		CK(cuMemsetD32(k->managed, 7, MANAGED));
 	}
 	if (opt.collective) {
 		CK(cuMemHostRegister(shared, sizeof *shared, CU_MEMHOSTREGISTER_DEVICEMAP));
@@ -163,6 +163,26 @@ static void work(struct rank *k, uint32_t tick)
 	if (opt.long_ms)
 		launch(k->spin, 1, 1, (void *[]){&ns});
 	launch(k->add, (unsigned)((words + 255) / 256), 256, (void *[]){&k->data, &words, &one});
+	words = MANAGED;
+	if (k->managed)
+		launch(k->add, MANAGED / 256, 256, (void *[]){&k->managed, &words, &one});
+}
+
+// verify_managed looks at managed memory from the CPU, which then adds one to
+// every third word, as the GPU has to every word.
+static void verify_managed(const struct rank *k, uint32_t tick)
+{
+	uint32_t *p = (uint32_t *)(uintptr_t)k->managed;
+	for (uint32_t i = 0; i < MANAGED; i++) {
+		uint32_t want = 7 + tick + (i % 3 == 0 ? tick - 1 : 0);
+		if (p[i] != want) {
+			printf("error: managed word %u is %u and not %u\n", i, p[i], want);
+			fflush(stdout);
+			_exit(1);
+		}
+		if (i % 3 == 0)
+			p[i]++;
+	}
 }
 
 static uint64_t verify(struct rank *k, uint32_t tick)
@@ -190,6 +210,8 @@ static int run(int number)
 	for (uint32_t tick = 1; !opt.ticks || tick <= opt.ticks; tick++) {
 		work(&k, tick);
 		uint64_t sum = verify(&k, tick);
+		if (k.managed)
+			verify_managed(&k, tick);
 		if (opt.ranks > 1)
 			printf("rank %d ", number);
 		printf("tick %u sum %llx\n", tick, (unsigned long long)sum);
