@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,9 +126,32 @@ func (s *SplitEngine) clients(ctx context.Context) (map[int]ClientState, error) 
 	return clients, nil
 }
 
-// Prepare is the driver engine's: it has to save what the library leaves.
+// Prepare is the driver engine's, which has to save what the library leaves.
+// Meanwhile the mover gets ready, while the processes still run.
 func (s *SplitEngine) Prepare(ctx context.Context, procs []gpuplugin.Process) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if len(splitOf(procs)) > 0 {
+		wg.Go(func() {
+			if err := s.warm(ctx, procs); err != nil {
+				log.G(ctx).WithError(err).Info("the device helper could not get ready; the stop will take longer")
+			}
+		})
+	}
 	return s.driver.Prepare(ctx, procs)
+}
+
+// warm has the mover open the devices that the processes use.
+func (s *SplitEngine) warm(ctx context.Context, procs []gpuplugin.Process) error {
+	p, ok := s.mover.(Preparer)
+	if !ok {
+		return nil
+	}
+	used, err := s.driver.Usage(ctx, procs)
+	if err != nil {
+		return err
+	}
+	return p.Prepare(ctx, slices.Sorted(maps.Keys(used)))
 }
 
 // Lock closes the library's gate in all processes and then proves by the
