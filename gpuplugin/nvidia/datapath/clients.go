@@ -120,22 +120,11 @@ func (m *Mover) keep(key client, c *hetcuda.Conn) {
 
 // connect connects to one process.
 func (m *Mover) connect(ctx context.Context, key client) (*hetcuda.Conn, error) {
-	conns, err := hetcuda.Connect(ctx, key.dir, m.holdingIn(key.dir)...)
-	if err != nil {
-		return nil, err
+	c, err := hetcuda.ConnectTo(ctx, key.dir, key.pid, m.holdingIn(key.dir)...)
+	if err == nil && c == nil {
+		err = &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: "libhetcuda", Detail: fmt.Sprintf("process %d does not listen in %s", key.pid, key.dir)}
 	}
-	var found *hetcuda.Conn
-	for _, c := range conns {
-		if c.PID() == key.pid && found == nil {
-			found = c
-			continue
-		}
-		c.Close()
-	}
-	if found == nil {
-		return nil, &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: "libhetcuda", Detail: fmt.Sprintf("process %d does not listen in %s", key.pid, key.dir)}
-	}
-	return found, nil
+	return c, err
 }
 
 // Hold implements nvidia.Mover.
@@ -242,12 +231,11 @@ func (m *Mover) stateOf(ctx context.Context, key client) (hetcuda.State, error) 
 
 // Unpark implements nvidia.Mover.
 func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) error {
-	parcels, err := m.begin("unpark", name)
+	p, end, err := m.beginReturn(name)
 	if err != nil {
 		return err
 	}
-	defer m.end(parcels)
-	p := parcels[0]
+	defer end()
 	chunks, fds := make([]hetcuda.Chunk, 0, len(p.pieces)), make([]int, 0, len(p.pieces))
 	for _, piece := range p.pieces {
 		if piece.fd < 0 {
@@ -276,7 +264,7 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	}
 	// The process has it. That our own view can't be closed is no error of its.
 	if !p.duplicated {
-		err = m.forget(parcels)
+		err = m.forget([]*parcel{p})
 	} else {
 		err = p.giveUp()
 	}

@@ -103,8 +103,8 @@ func (m *Mover) begin(what string, names ...string) ([]*parcel, error) {
 		if !ok {
 			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: what, Detail: fmt.Sprintf("there is no parcel %q", name)}
 		}
-		if p.busy != "" {
-			return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("%s of parcel %q is under way", p.busy, name)}
+		if err := p.free(what); err != nil {
+			return nil, err
 		}
 		found = append(found, p)
 	}
@@ -129,6 +129,36 @@ func (m *Mover) end(parcels []*parcel) {
 	}
 	m.leaveLocked()
 }
+
+// beginReturn marks a parcel that is given back: also beside a save of its copy,
+// which is to take place while the process goes on.
+func (m *Mover) beginReturn(name string) (p *parcel, end func(), err error) {
+	const what = "unpark"
+	m.mu.Lock()
+	p = m.parcels[name]
+	beside := p != nil && p.busy == saving && p.duplicated && !p.returning
+	if beside {
+		p.returning = true
+		m.enterLocked()
+	}
+	m.mu.Unlock()
+	if beside {
+		return p, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			p.returning = false
+			m.leaveLocked()
+		}, nil
+	}
+	parcels, err := m.begin(what, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parcels[0], func() { m.end(parcels) }, nil
+}
+
+// saving is what a parcel is busy with while it is written to files.
+const saving = "save"
 
 // claim makes the name of a parcel known, marked as used.
 func (m *Mover) claim(what string, names ...string) ([]*parcel, error) {
@@ -355,6 +385,8 @@ type parcel struct {
 	// made it busy.
 	busy     string
 	progress *progress
+	// returning says that it is given back beside a save; guarded by Mover.mu.
+	returning bool
 
 	pieces []piece
 	// views map the memory of the process, once it is to be read, and copies
@@ -378,6 +410,18 @@ type piece struct {
 	address uint64
 }
 
+// free fails for a parcel that is used. Mover.mu: held.
+func (p *parcel) free(what string) error {
+	by := p.busy
+	if by == "" && p.returning {
+		by = "unpark"
+	}
+	if by == "" {
+		return nil
+	}
+	return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("%s of parcel %q is under way", by, p.name)}
+}
+
 // close lets go of everything.
 func (p *parcel) close() error {
 	err := p.giveUp()
@@ -396,7 +440,10 @@ func (p *parcel) giveUp() error {
 	}
 	err := closeAreas(p.views)
 	p.views = nil
-	p.repoint()
+	// A copy stays where it is, and may be read just now.
+	if !p.duplicated {
+		p.repoint()
+	}
 	return err
 }
 

@@ -238,6 +238,39 @@ func TestDuplicate(t *testing.T) {
 	b.clean(t, true)
 }
 
+// A process goes on while the copy of its memory is still being written.
+func TestUnparkBesideSave(t *testing.T) {
+	b := newBench(t)
+	b.park(t)
+	if done, err := b.Duplicate(t.Context(), []string{"p"}); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	g := b.machine.gpus[uuid0.String()]
+	g.block = make(chan struct{})
+	saved := make(chan error, 1)
+	go func() {
+		_, err := b.Save(t.Context(), nvidia.SaveRequest{Dir: b.dir, Parcels: []string{"p"}})
+		saved <- err
+	}()
+	for {
+		p, err := b.Progress(t.Context(), "p")
+		check(t, err)
+		if p.Phase == "mem-copy" && p.Total > 0 {
+			break
+		}
+	}
+	b.runs(t, "p")
+	if err := b.Drop(t.Context(), []string{"p"}); !errors.Is(err, helperapi.ErrIllegalState) {
+		t.Errorf("drop meanwhile: %v", err)
+	}
+	close(g.block)
+	check(t, <-saved)
+	_, err := memfile.Verify(t.Context(), b.dir)
+	check(t, err)
+	check(t, b.Drop(t.Context(), []string{"p"}))
+	b.clean(t, true)
+}
+
 func TestDuplicateWithoutRoom(t *testing.T) {
 	b := newBench(t)
 	b.park(t)

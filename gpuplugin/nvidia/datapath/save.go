@@ -43,7 +43,7 @@ type block struct {
 
 // Save implements nvidia.Mover.
 func (m *Mover) Save(ctx context.Context, req nvidia.SaveRequest) (nvidia.Saved, error) {
-	parcels, err := m.begin("save", req.Parcels...)
+	parcels, err := m.begin(saving, req.Parcels...)
 	if err != nil {
 		return nvidia.Saved{}, err
 	}

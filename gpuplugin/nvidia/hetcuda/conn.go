@@ -12,6 +12,7 @@
 package hetcuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,34 +70,18 @@ const closeTimeout = time.Second
 // that nobody listens on is left out. An error means that it can't be told who
 // there is; then no connection is left open.
 func Connect(ctx context.Context, dir string, open ...*Conn) (conns []*Conn, err error) {
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	d, names, err := sockets(dir)
 	if err != nil {
-		return nil, fmt.Errorf("control directory of libhetcuda: %w", err)
+		return nil, err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("control directory of libhetcuda: %w", err)
-	}
-	defer func() {
+	for _, name := range names {
+		c, err := connect(ctx, d, name, open)
 		if err != nil {
 			for _, c := range conns {
 				c.Close()
 			}
-			conns = nil
-		}
-	}()
-	tried := 0
-	for _, name := range names {
-		if !strings.HasPrefix(name, socketPrefix) {
-			continue
-		}
-		if tried++; tried > maxSockets {
-			return conns, fmt.Errorf("control directory of libhetcuda: more than %d sockets in %s", maxSockets, dir)
-		}
-		c, err := connect(ctx, d, name, open)
-		if err != nil {
-			return conns, fmt.Errorf("libhetcuda at %s: %w", filepath.Join(dir, name), err)
+			return nil, err
 		}
 		if c != nil {
 			conns = append(conns, c)
@@ -105,24 +90,91 @@ func Connect(ctx context.Context, dir string, open ...*Conn) (conns []*Conn, err
 	return conns, nil
 }
 
+// ConnectTo connects to one process, and returns nil if it does not listen. Its
+// own sockets come first: one that belongs to another process would have to be
+// waited for while that one is busy.
+func ConnectTo(ctx context.Context, dir string, pid int, open ...*Conn) (*Conn, error) {
+	d, names, err := sockets(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	own := socketPrefix + strconv.Itoa(innermost(pid))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a, own), rank(b, own)) })
+	for _, name := range names {
+		c, err := connect(ctx, d, name, open)
+		if err != nil || c != nil && c.pid == pid {
+			return c, err
+		}
+		if c != nil {
+			c.Close()
+		}
+	}
+	return nil, nil
+}
+
+// rank is 0 for what is called as a process calls its socket, with or without
+// the number that it adds where the name is taken.
+func rank(name, own string) int {
+	if rest, ok := strings.CutPrefix(name, own); ok && (rest == "" || rest[0] == '.') {
+		return 0
+	}
+	return 1
+}
+
+// innermost is the PID that a process has for itself, 0 if it can't be told.
+func innermost(pid int) int {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(list)
+			n, _ := strconv.Atoi(fields[len(fields)-1]) // 0 sorts nothing to the front
+			return n
+		}
+	}
+	return 0
+}
+
+// sockets opens a control directory and lists the sockets in it.
+func sockets(dir string) (d *os.File, names []string, err error) {
+	if d, err = os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		return nil, nil, fmt.Errorf("control directory of libhetcuda: %w", err)
+	}
+	all, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("control directory of libhetcuda: %w", err), d.Close())
+	}
+	names = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, socketPrefix) })
+	if len(names) > maxSockets {
+		return nil, nil, errors.Join(fmt.Errorf("control directory of libhetcuda: more than %d sockets in %s", maxSockets, dir), d.Close())
+	}
+	return d, names, nil
+}
+
 // connect returns nil if nobody listens, or there is a connection.
 func connect(ctx context.Context, dir *os.File, name string, open []*Conn) (*Conn, error) {
 	// By the descriptor of this one file: a name could become a link to a socket
 	// outside of the container meanwhile, and may be too long for connect(2).
+	fail := func(err error) (*Conn, error) {
+		return nil, fmt.Errorf("libhetcuda at %s: %w", filepath.Join(dir.Name(), name), err)
+	}
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return fail(fmt.Errorf("open: %w", err))
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("stat: %w", err)
+		return fail(fmt.Errorf("stat: %w", err))
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, errors.New("it is no socket")
+		return fail(errors.New("it is no socket"))
 	}
 	id := file{st.Dev, st.Ino}
 	if slices.ContainsFunc(open, func(c *Conn) bool { return c.file == id }) {
@@ -133,11 +185,11 @@ func connect(ctx context.Context, dir *os.File, name string, open []*Conn) (*Con
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	pid, err := peer(sock)
 	if err != nil {
-		return nil, errors.Join(err, sock.Close())
+		return fail(errors.Join(err, sock.Close()))
 	}
 	return &Conn{pid: pid, file: id, sock: sock}, nil
 }

@@ -165,6 +165,31 @@ func TestConnect(t *testing.T) {
 }
 
 // A directory whose path is longer than a socket's name may be.
+// Who wants one process does not wait for another that is busy.
+func TestConnectTo(t *testing.T) {
+	dir := t.TempDir()
+	hetcudatest.Start(t, dir)
+	busy, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	c, err := hetcuda.ConnectTo(t.Context(), dir, os.Getpid())
+	if err != nil || c == nil || c.PID() != os.Getpid() {
+		t.Fatal(c, err)
+	}
+	defer c.Close()
+	if err := busy.SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := busy.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection to the other: %v, %v", other, err)
+	}
+	if again, err := hetcuda.ConnectTo(t.Context(), t.TempDir(), os.Getpid()); again != nil || err != nil {
+		t.Errorf("where nobody listens: %v, %v", again, err)
+	}
+}
+
 func TestConnectFar(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
 	if err := os.Mkdir(dir, 0o700); err != nil {
