@@ -86,6 +86,23 @@ func run(t *testing.T, dir, program string) {
 	}
 }
 
+// Where nobody says which file it is and no kernel module which version, the
+// driver is what the linker would find, were we not there.
+func TestFindsDriver(t *testing.T) {
+	dir := build(t, "plain", "")
+	driver := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "test", "libcuda-real.so"), filepath.Join(driver, "libcuda.so.1")); err != nil {
+		t.Fatal(err)
+	}
+	// The program itself wants to be told; what the library says is enough.
+	cmd := exec.Command(filepath.Join(dir, "test", "missing"))
+	cmd.Env = append(os.Environ(), "HETCUDA_REAL=", "HETCUDA_LOG=1", "LD_LIBRARY_PATH=relative:"+dir+":"+driver)
+	out, _ := cmd.CombinedOutput()
+	if want := "the driver's library is " + driver + "/libcuda.so.1\n"; !strings.Contains(string(out), want) {
+		t.Errorf("%s\nwant %s", out, want)
+	}
+}
+
 // controlDir makes a control directory.
 func controlDir(t *testing.T) string {
 	t.Helper()

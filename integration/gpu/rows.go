@@ -29,9 +29,10 @@ var rows = []row{
 	{name: "ctr", what: "`ctr container checkpoint --task --image --rw`, `ctr container restore --live --rw`", test: ctr},
 	{name: "pause", what: "`task pause` stops the GPU's work, resume lets it go on", test: pause},
 	{name: "managed memory", what: "refused, and the container goes on", engines: []string{engineDriver}, test: managed},
-	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", test: legacyIPC},
+	{name: "managed memory, saved", what: "checkpoint, leave running; then restored beside the original", engines: []string{engineSplit}, test: managedSaved},
+	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", engines: []string{engineDriver}, test: legacyIPC},
 	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
-	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", timeout: 2 * time.Minute, test: helperKilled},
+	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", engines: []string{engineDriver}, timeout: 2 * time.Minute, test: helperKilled},
 	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
 	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", timeout: 150 * time.Second, test: pyTorch},
 }
@@ -67,8 +68,8 @@ func fourProcesses(ctx context.Context, t *test) (string, error) {
 }
 
 // saveBeside saves a container, which goes on, and restores it beside itself.
-func saveBeside(ctx context.Context, t *test, ranks int, annotations map[string]string) (string, error) {
-	l := newLoad(ranks, "-b", t.memory(rowMiB))
+func saveBeside(ctx context.Context, t *test, ranks int, annotations map[string]string, args ...string) (string, error) {
+	l := newLoad(ranks, append(args, "-b", t.memory(rowMiB))...)
 	l.annotations = annotations
 	if err := t.launch(ctx, l); err != nil {
 		return "", err
@@ -149,6 +150,10 @@ func exit(ctx context.Context, t *test) (string, error) {
 // managed and legacyIPC: what the driver can't save.
 func managed(ctx context.Context, t *test) (string, error) {
 	return refused(ctx, t, 1, "-m", "-b", "64")
+}
+
+func managedSaved(ctx context.Context, t *test) (string, error) {
+	return saveBeside(ctx, t, 1, nil, "-m")
 }
 
 func legacyIPC(ctx context.Context, t *test) (string, error) {

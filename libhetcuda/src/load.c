@@ -125,6 +125,29 @@ static bool driver_version(char *version, size_t size)
 	return false;
 }
 
+/* By its soname, where the linker would look, if only we were not there. */
+static void *find_by_soname(void)
+{
+	const char *path = secure_getenv("LD_LIBRARY_PATH"), *end;
+	void *handle = NULL;
+	char file[512];
+	size_t i;
+
+	for (; !handle && path && *path; path = *end ? end + 1 : end) {
+		end = strchrnul(path, ':');
+		/* Relative to where we happen to be is nobody's driver. */
+		if (*path != '/' || (size_t)(end - path) > sizeof(file) - 32)
+			continue;
+		snprintf(file, sizeof(file), "%.*s/libcuda.so.1", (int)(end - path), path);
+		handle = open_driver(file);
+	}
+	for (i = 0; !handle && i < sizeof(directories) / sizeof(directories[0]); i++) {
+		snprintf(file, sizeof(file), "%s/libcuda.so.1", directories[i]);
+		handle = open_driver(file);
+	}
+	return handle;
+}
+
 static void *find_driver(void)
 {
 	/* Not of a program that has more rights than who started it. */
@@ -141,14 +164,14 @@ static void *find_driver(void)
 		hetcuda_log("%s is not an absolute path", HETCUDA_REAL_ENV);
 	}
 	if (!driver_version(version, sizeof(version)))
-		return NULL;
+		return find_by_soname();
 	snprintf(file, sizeof(file), "libcuda.so.%s", version);
 	handle = open_driver(file);
 	for (i = 0; !handle && i < sizeof(directories) / sizeof(directories[0]); i++) {
 		snprintf(file, sizeof(file), "%s/libcuda.so.%s", directories[i], version);
 		handle = open_driver(file);
 	}
-	return handle;
+	return handle ? handle : find_by_soname();
 }
 
 static void override(unsigned int i, void *ours)

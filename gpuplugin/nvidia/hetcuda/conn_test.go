@@ -173,7 +173,7 @@ func TestConnectTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer busy.Close()
+	defer func() { _ = busy.Close() }()
 	c, err := hetcuda.ConnectTo(t.Context(), dir, os.Getpid())
 	if err != nil || c == nil || c.PID() != os.Getpid() {
 		t.Fatal(c, err)
