@@ -263,6 +263,17 @@ CUresult hetcuda_cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned i
 	return r;
 }
 
+// __managed__ variables are memory that the driver makes when it loads a module.
+// The runtime asks where they are, so we know that there are some: the driver
+// can't checkpoint a process that has any.
+CUresult hetcuda_cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+{
+	CUresult r = REAL(cuLibraryGetManaged)(address, size, library, name);
+	if (r == CUDA_SUCCESS)
+		COUNT(managed);
+	return r;
+}
+
 CUresult hetcuda_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
 	CUresult r = REAL(cuDeviceGetAttribute)(value, attribute, device);

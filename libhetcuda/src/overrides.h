@@ -30,6 +30,7 @@
 	X(cuDevicePrimaryCtxReset_v2) \
 	X(cuMemAddressFree) \
 	X(cuDeviceGetAttribute) \
+	X(cuLibraryGetManaged) \
 	X(cuMemAdvise) \
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \

@@ -255,15 +255,28 @@ static void serve_waiting(struct request *q)
 		}
 		if (done)
 			return;
+		// A hint that comes at a bad time; others wait behind it.
+		if (!idle && q->what == FETCH)
+			return;
 		if (!idle && patience < 100000)
 			patience *= 2;
 	}
+}
+
+// A stream that another thread captures in the strict mode must not be spoiled
+// by what this one does.
+static void relax(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (REAL(cuThreadExchangeStreamCaptureMode))
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 }
 
 static void *run(void *argument)
 {
 	struct queue *from = argument;
 	hetcuda_thread_internal();
+	relax();
 	for (;;) {
 		struct request *q = take(from);
 		if (from->waits) {

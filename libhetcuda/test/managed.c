@@ -113,6 +113,20 @@ static void gpu_step(struct area *a, size_t from, size_t n)
 		a->model[i]++;
 }
 
+// By the other device, in a context of its own.
+static CUcontext other;
+
+static void gpu_step_there(struct area *a, size_t from, size_t n)
+{
+	if (!other)
+		CU(cuDevicePrimaryCtxRetain(&other, 1));
+	CU(cuCtxSynchronize()); // the program's own order
+	CU(cuCtxSetCurrent(other));
+	gpu_step(a, from, n);
+	CU(cuCtxSynchronize());
+	CU(cuCtxSetCurrent(context));
+}
+
 static void gpu_spin(uint64_t ns)
 {
 	void *params[] = {&ns};
@@ -245,7 +259,7 @@ static void one_random(bool *parked)
 	struct area *a = &areas[k];
 	size_t from = draw(a->words), n = 1 + draw(a->words - from);
 	(void)parked;
-	switch (draw(12)) {
+	switch (draw(14)) {
 	case 0:
 	case 1: cpu_write(a, from, n, draw(1u << 30)); break;
 	case 2: cpu_check(a, from, n); break;
@@ -273,6 +287,8 @@ static void one_random(bool *parked)
 		}
 		break;
 	case 11: gpu_spin(1000000); break;
+	case 12: CU(cuMemPrefetchAsync((uintptr_t)(a->p + from), n * 8, (CUdevice)draw(3) - 1, NULL)); break;
+	case 13: gpu_step_there(a, from, n); break;
 	}
 }
 
@@ -594,6 +610,53 @@ static void test_fork(void)
 	drop(&a);
 }
 
+// Hints change nothing that can be seen, but say what is wrong.
+static void test_hints(void)
+{
+	struct area a = area(5 * MIB / 8);
+	CUdeviceptr p = (uintptr_t)a.p;
+	size_t bytes = a.words * 8;
+	int value = 0;
+	for (int i = 0; i < 4; i++) {
+		cpu_write(&a, 0, a.words, i);
+		CU(cuMemPrefetchAsync(p + 4096, bytes / 2, 0, NULL));
+		gpu_step(&a, 0, a.words);
+		CU(cuMemPrefetchAsync(p, bytes, CU_DEVICE_CPU, NULL));
+		if (i % 2)
+			CU(cuCtxSynchronize());
+		both_check(&a);
+	}
+	CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+	CU(cuMemPrefetchAsync_v2(p, bytes, here, 0, NULL));
+	CHECK(cuMemPrefetchAsync(p, bytes * 3, 0, NULL) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemPrefetchAsync(p, 0, 0, NULL) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemPrefetchAsync(p, bytes, 77, NULL) == CUDA_ERROR_INVALID_DEVICE);
+	CU(cuMemAdvise(p, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
+	CU(cuMemRangeGetAttribute(&value, sizeof value, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, bytes));
+	CHECK(value == CU_DEVICE_CPU);
+	CU(cuMemRangeGetAttribute(&value, sizeof value, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, bytes));
+	CHECK(value == 0);
+	CU(cuStreamAttachMemAsync(NULL, p, 0, CU_MEM_ATTACH_GLOBAL));
+	CHECK(cuStreamAttachMemAsync(NULL, p, 0, 9) == CUDA_ERROR_INVALID_VALUE);
+	both_check(&a);
+	drop(&a);
+}
+
+// Two devices that reach one another use the same memory, after a parking too.
+static void test_devices(void)
+{
+	struct area a = area(3 * MIB / 8);
+	for (int i = 0; i < 3; i++) {
+		cpu_write(&a, 0, a.words, i);
+		gpu_step_there(&a, 0, a.words);
+		gpu_step(&a, 0, a.words);
+		both_check(&a);
+		park();
+		unpark();
+	}
+	drop(&a);
+}
+
 // Many small ones share memory of the device.
 static void test_small(void)
 {
@@ -627,7 +690,7 @@ int main(int argc, char **argv)
 		{"turns", test_turns},	     {"partial", test_partial}, {"attributes", test_attributes}, {"small", test_small},
 		{"calls", test_calls},	     {"threads", test_threads}, {"busy", test_busy},	     {"host", test_host},
 		{"handler", test_handler},   {"fork", test_fork},	{"park", test_park},		     {"random", test_random},
-		{"oversubscribed", test_oversubscribed},
+		{"oversubscribed", test_oversubscribed}, {"hints", test_hints}, {"devices", test_devices},
 	};
 	const char *way = getenv("HETCUDA_MANAGED_FAULTS");
 	signals = way && !strcmp(way, "signal");
