@@ -29,12 +29,15 @@ var rows = []row{
 	{name: "ctr", what: "`ctr container checkpoint --task --image --rw`, `ctr container restore --live --rw`", test: ctr},
 	{name: "pause", what: "`task pause` stops the GPU's work, resume lets it go on", test: pause},
 	{name: "managed memory", what: "refused, and the container goes on", engines: []string{engineDriver}, test: managed},
-	{name: "managed memory, saved", what: "checkpoint, leave running; then restored beside the original", engines: []string{engineSplit}, test: managedSaved},
+	{name: "managed memory saved", what: "checkpoint, leave running; then restored beside the original", engines: []string{engineSplit}, test: managedSaved},
 	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", engines: []string{engineDriver}, test: legacyIPC},
 	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
 	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", engines: []string{engineDriver}, timeout: 2 * time.Minute, test: helperKilled},
 	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
 	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", timeout: 150 * time.Second, test: pyTorch},
+	{name: "frameworks", what: "torch.compile and Triton, a CUDA graph, a transformer, CuPy, JAX: ended and restored, every step as in an uninterrupted run", engines: []string{engineSplit}, timeout: 4 * time.Minute, test: frameworks},
+	{name: "half zeros", what: "memory that is zero is not written", engines: []string{engineSplit}, test: halfZeros},
+	{name: "speed", what: "PyTorch with and without libhetcuda", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: speed},
 }
 
 // The engines.

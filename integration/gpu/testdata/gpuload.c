@@ -7,7 +7,7 @@
 // on the CPU. It prints "rank R tick N sum S"; on anything wrong it prints
 // "error: ..." and exits with 1.
 //
-//     gpuload [-b MIB] [-n RANKS] [-i MS] [-m] [-s] [-k]
+//     gpuload [-b MIB] [-n RANKS] [-i MS] [-m] [-s] [-k] [-z]
 //
 //   -b MIB    device memory of each rank (64)
 //   -n RANKS  so many processes, one rank each (1: no child)
@@ -16,6 +16,7 @@
 //   -s        rank 1 opens the memory of rank 0 by legacy IPC, and reads it
 //   -k        beat: kernels that each take 5 ms are queued 100 ms ahead, and
 //             each adds one to a word of host memory; prints "beat ADDRESS"
+//   -z        as much memory again, in which nothing but zeros is
 //
 // It needs the driver's API alone: no runtime library, no compiler.
 #define _GNU_SOURCE
@@ -42,7 +43,7 @@ static struct {
 	size_t mib;
 	int ranks;
 	unsigned interval_ms;
-	bool managed, share, beat;
+	bool managed, share, beat, zeros;
 } opt = {.mib = 64, .ranks = 1, .interval_ms = 100};
 
 // What the ranks share: how rank 1 gets at the memory of rank 0.
@@ -126,6 +127,11 @@ static void fill(struct rank *k)
 	else
 		CK(cuMemAlloc(&k->data, bytes));
 	CK(cuMemAlloc(&k->out, 8));
+	if (opt.zeros) {
+		CUdeviceptr zeros;
+		CK(cuMemAlloc(&zeros, bytes));
+		CK(cuMemsetD32(zeros, 0, bytes / 4));
+	}
 	launch(k->fill, (void *[]){&k->data, &k->words, &k->seed});
 }
 
@@ -252,7 +258,7 @@ static int run_ranks(void)
 
 int main(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:n:i:msk")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:n:i:mskz")) != -1;) {
 		switch (o) {
 		case 'b': opt.mib = strtoull(optarg, NULL, 10); break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -260,6 +266,7 @@ int main(int argc, char **argv)
 		case 'm': opt.managed = true; break;
 		case 's': opt.share = true; break;
 		case 'k': opt.beat = true; break;
+		case 'z': opt.zeros = true; break;
 		default: return 2;
 		}
 	}
