@@ -48,6 +48,10 @@
 	X(cuMemHostRegister_v2) \
 	X(cuMemCreate) \
 	X(cuMemExportToShareableHandle) \
+	X(cuMemDiscardAndPrefetchBatchAsync) \
+	X(cuMemDiscardAndPrefetchBatchAsync_ptsz) \
+	X(cuMemDiscardBatchAsync) \
+	X(cuMemDiscardBatchAsync_ptsz) \
 	X(cuMemFreeAsync) \
 	X(cuMemFreeAsync_ptsz) \
 	X(cuMemFree_v2) \
@@ -68,6 +72,8 @@
 	X(cuMemPrefetchAsync_ptsz) \
 	X(cuMemPrefetchAsync_v2) \
 	X(cuMemPrefetchAsync_v2_ptsz) \
+	X(cuMemPrefetchBatchAsync) \
+	X(cuMemPrefetchBatchAsync_ptsz) \
 	X(cuMemRangeGetAttribute) \
 	X(cuMemRangeGetAttributes) \
 	X(cuPointerGetAttribute) \
