@@ -77,6 +77,9 @@ func (s *SplitEngine) Processes(ctx context.Context, pids []int) ([]gpuplugin.Pr
 	if err := s.refuseAway(procs); err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(procs, func(p gpuplugin.Process) bool { return p.State != gpuplugin.StateCheckpointed }) {
+		return procs, nil // as CRIU has restored them
+	}
 	clients, err := s.clients(ctx)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("libhetcuda can't be asked: the driver saves the device memory")

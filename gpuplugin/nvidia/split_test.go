@@ -344,6 +344,22 @@ func TestSplitHelperDies(t *testing.T) {
 	w.wantWhole(t)
 }
 
+// That one process does not say what it is keeps no memory from another.
+func TestSplitGivesBackUnasked(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.stop(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail(gputest.Fault{Op: gputest.OpClients, Err: errors.New("one gives no answer")})
+	if err := w.e.Undo(t.Context(), procs); err != nil {
+		t.Error(err)
+	}
+	wantStates(t, w.Machine, all(running))
+	w.wantClients(t, nvidia.ClientRunning)
+	w.wantWhole(t)
+}
+
 // Processes that end at any time are no failure, and keep nothing in the helper.
 func TestSplitProcessExits(t *testing.T) {
 	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpPark, gputest.OpCheckpoint, gputest.OpUnpark} {

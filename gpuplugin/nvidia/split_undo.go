@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
@@ -60,34 +61,25 @@ func (s *SplitEngine) giveBack(ctx context.Context, procs []gpuplugin.Process) [
 	}
 }
 
-// giveBackOnce looks anew at each process: an earlier try may have done it
-// although its answer got lost. Its errors are all [gpuplugin.ErrLost].
+// giveBackOnce tries each process, and asks about those that failed: an earlier
+// try may have done it although its answer got lost, and what was to take the
+// memory may not have. Its errors are all [gpuplugin.ErrLost].
 func (s *SplitEngine) giveBackOnce(ctx context.Context, procs []gpuplugin.Process) []error {
-	clients, asked := s.clients(ctx)
+	ask := sync.OnceValues(func() (map[int]ClientState, error) { return s.clients(ctx) })
 	return each(ctx, procs, "unpark", func(ctx context.Context, p gpuplugin.Process) error {
-		err := asked
-		state, there := clients[p.PID]
-		switch {
-		case err != nil:
-		case !there:
-			// It has ended, or the library in it has come to an end.
-			if _, err = s.driver.stateOf(ctx, p.PID); errors.Is(err, helperapi.ErrGone) {
-				s.back(p)
-				return nil
-			}
-			err = errors.Join(errors.New("its library does not answer"), err)
-		case state != ClientParked:
-			s.back(p)
-			return nil
-		default:
-			err = s.unpark(ctx, p)
-		}
+		err := s.unpark(ctx, p)
 		if err == nil {
+			return nil
+		}
+		clients, asked := ask()
+		state, there := clients[p.PID]
+		if _, gone := s.driver.stateOf(ctx, p.PID); there && state != ClientParked || errors.Is(gone, helperapi.ErrGone) {
+			s.back(p)
 			return nil
 		}
 		if errors.Is(err, helperapi.ErrNoState) || errors.Is(err, gpuplugin.ErrUnavailable) {
 			err = fmt.Errorf("the device helper that held it has died: %w", err)
 		}
-		return fmt.Errorf("%w: %w", gpuplugin.ErrLost, err)
+		return fmt.Errorf("%w: %w", gpuplugin.ErrLost, errors.Join(err, asked))
 	})
 }
