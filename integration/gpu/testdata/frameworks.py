@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+"""Does the same thing step by step in one of several frameworks.
+
+    frameworks.py NAME STEPS
+
+Each step prints "step N ..." with a result to the last bit, the last line is
+"done". A NAME whose framework is not installed prints "missing MODULE".
+"""
+
+import os
+import sys
+import time
+
+PAUSE = 0.05  # seconds between steps, so that a checkpoint falls between two
+
+
+def compiled():
+    """torch.compile, whose kernels Triton makes while the program runs."""
+    import torch
+
+    torch.manual_seed(7)
+    layers = [torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.LayerNorm(512), torch.nn.Linear(512, 512)]
+    model = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    run = torch.compile(model)
+    x = torch.randn(64, 512, device="cuda")
+    while True:
+        loss = (run(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item().hex()
+
+
+def graph():
+    """A CUDA graph that is captured once and replayed at every step."""
+    import torch
+
+    torch.manual_seed(7)
+    a = torch.randn(512, 512, device="cuda") / 32
+    x = torch.randn(512, 512, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            x.copy_(torch.tanh(a @ x))
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        x.copy_(torch.tanh(a @ x) + 0.01)
+    while True:
+        captured.replay()
+        yield x.sum().item().hex()
+
+
+def generate():
+    """A transformer writes, one token a step, with what it has seen kept."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(7)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=6, n_embd=512, n_head=8)).cuda().eval()
+    token, past = torch.tensor([[1, 2, 3]], device="cuda"), None
+    while True:
+        with torch.no_grad():
+            out = model(input_ids=token, past_key_values=past, use_cache=True)
+        past, token = out.past_key_values, out.logits[:, -1:].argmax(-1)
+        yield str(token.item())
+
+
+def cupy():
+    """Kernels of its own, cuBLAS, and memory of a pool."""
+    import cupy as cp
+
+    rng = cp.random.RandomState(7)
+    a = rng.standard_normal((1024, 1024)) / 32
+    x = rng.standard_normal((1024, 1024))
+    add = cp.ElementwiseKernel("float64 x", "float64 y", "y = tanh(x) + 0.01", "add")
+    while True:
+        x = add(a @ x)
+        yield float(x.sum()).hex()
+
+
+def jax():
+    """XLA's own kernels."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"  # it would choose by time
+    import jax as j
+
+    step = j.jit(lambda a, x: j.numpy.tanh(a @ x) + 0.01)
+    a = j.random.normal(j.random.key(7), (1024, 1024)) / 32
+    x = j.random.normal(j.random.key(8), (1024, 1024))
+    while True:
+        x = step(a, x)
+        yield float(x.sum()).hex()
+
+
+def main():
+    steps = {f.__name__: f for f in (compiled, graph, generate, cupy, jax)}[sys.argv[1]]()
+    for n in range(1, int(sys.argv[2]) + 1):
+        try:
+            result = next(steps)
+        except ModuleNotFoundError as e:
+            print("missing", e.name, flush=True)
+            break
+        print("step", n, result, flush=True)
+        time.sleep(PAUSE)
+    print("done", flush=True)
+    # The suite ends the container, so that its output is read to the end.
+    while True:
+        time.sleep(60)
+
+
+main()
