@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
 const (
@@ -80,8 +82,20 @@ func (c *container) asked() {
 }
 
 func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.CheckpointTaskRequest) error {
-	stop := watch(ctx, r.Path, func() { c.interrupt(errAbandoned) })
+	abandon := func() { c.interrupt(errAbandoned) }
+	stop := watch(ctx, r.Path, abandon)
 	defer stop()
+	opts, err := c.checkpointOptions(r)
+	if err != nil {
+		return err
+	}
+	told, err := openProgress(r.Path)
+	if err != nil {
+		return err
+	}
+	defer told.close(r.Path)
+	end := watch(ctx, filepath.Join(r.Path, shortstop.ProgressName), abandon)
+	defer end()
 	if s.configErr != nil {
 		return s.configErr
 	}
@@ -89,10 +103,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return fmt.Errorf("%w: this version saves the state of NVIDIA GPUs only, and the container has another vendor's; "+
 			"if its programs use none, say so by the annotation %s=none", gpuplugin.ErrUnsupported, oci.AnnotationEngine)
 	}
-	dump, err := c.dumpRequest(r)
-	if err != nil {
-		return err
-	}
+	dump := opts.dump
 	if err := s.standing(ctx, c); err != nil {
 		return err
 	}
@@ -106,6 +117,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
+	running.Timeout = opts.timeout
 	tool, err := s.criu(ctx, c)
 	if err != nil {
 		return err
@@ -115,12 +127,13 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	conf := c.criuOptions(s, dump.TCPEstablished)
+	conf.Timeout = opts.timeout
 	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
 	if err := conf.Write(c.criuConfig()); err != nil {
 		return err
 	}
 	defer os.Remove(c.criuConfig())
-	request := checkpoint.Request{Dump: dump, Manifest: snapshot.Manifest{
+	request := checkpoint.Request{Dump: dump, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
 		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{
@@ -128,6 +141,14 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "",
 		},
 	}}
+	if opts.Layer || opts.Container != nil {
+		beside, err := c.companion(r.Path, &opts.Options)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = beside.close() }() // what was staged has no name
+		request.Companion = beside
+	}
 	m, err := running.Checkpoint(ctx, request)
 	if err != nil {
 		return err
@@ -138,20 +159,40 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	return nil
 }
 
-// dumpRequest reads the options, which only some clients send.
-func (c *container) dumpRequest(r *taskapi.CheckpointTaskRequest) (runc.Dump, error) {
-	opts := &options.CheckpointOptions{Exit: c.policy.CheckpointExit}
-	if r.Options.GetValue() != nil {
-		opts = &options.CheckpointOptions{}
+// checkpointOptions is what a request wants.
+type checkpointOptions struct {
+	dump    runc.Dump
+	timeout time.Duration
+	// Options has what only `hetgpu checkpoint` can want.
+	shortstop.Options
+}
+
+// checkpointOptions reads the options, which only some clients send.
+func (c *container) checkpointOptions(r *taskapi.CheckpointTaskRequest) (checkpointOptions, error) {
+	o := checkpointOptions{dump: runc.Dump{Dir: r.Path, Exit: c.policy.CheckpointExit}, timeout: c.timeout}
+	switch {
+	case r.Options.GetValue() == nil:
+	case typeurl.Is(r.Options, &o.Options):
+		if err := typeurl.UnmarshalTo(r.Options, &o.Options); err != nil {
+			return o, fmt.Errorf("checkpoint options: %w", err)
+		}
+		if o.Timeout > 0 {
+			o.timeout = o.Timeout
+		}
+		o.dump.Exit, o.dump.TCPEstablished, o.dump.UnixSockets = o.Exit, o.TCPEstablished, o.UnixSockets
+		o.dump.Terminal, o.dump.FileLocks = o.Terminal, o.FileLocks
+	default:
+		opts := &options.CheckpointOptions{}
 		if err := typeurl.UnmarshalTo(r.Options, opts); err != nil {
-			return runc.Dump{}, fmt.Errorf("checkpoint options: %w", err)
+			return o, fmt.Errorf("checkpoint options: %w", err)
+		}
+		o.dump = runc.Dump{
+			Dir: r.Path, WorkDir: opts.WorkPath, Parent: opts.ParentPath, Exit: opts.Exit, EmptyNamespaces: opts.EmptyNamespaces,
+			TCPEstablished: opts.OpenTcp, UnixSockets: opts.ExternalUnixSockets, Terminal: opts.Terminal, FileLocks: opts.FileLocks,
 		}
 	}
-	return runc.Dump{
-		Dir: r.Path, WorkDir: opts.WorkPath, Parent: opts.ParentPath, Exit: opts.Exit, EmptyNamespaces: opts.EmptyNamespaces,
-		TCPEstablished: opts.OpenTcp || c.policy.TCP == oci.TCPEstablished, UnixSockets: opts.ExternalUnixSockets,
-		Terminal: opts.Terminal, FileLocks: opts.FileLocks,
-	}, nil
+	o.dump.TCPEstablished = o.dump.TCPEstablished || c.policy.TCP == oci.TCPEstablished
+	return o, nil
 }
 
 // criuOptions is the part of CRIU's configuration that a dump and a restore

@@ -29,6 +29,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
+	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
 // stockService stands for the stock service: it writes down what it was asked.
@@ -347,7 +348,7 @@ func TestDeleteForgets(t *testing.T) {
 	}
 }
 
-func TestDumpRequest(t *testing.T) {
+func TestCheckpointOptions(t *testing.T) {
 	sent, err := typeurl.MarshalAnyToProto(&options.CheckpointOptions{
 		Exit: true, OpenTcp: true, ExternalUnixSockets: true, Terminal: true, FileLocks: true, EmptyNamespaces: []string{"network"}, WorkPath: "/w", ParentPath: "../p",
 	})
@@ -355,7 +356,8 @@ func TestDumpRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &container{policy: oci.Policy{CheckpointExit: true, TCP: oci.TCPEstablished}}
-	d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
+	o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
+	d := o.dump
 	if err != nil || !d.Exit || !d.TCPEstablished || !d.UnixSockets || !d.Terminal || !d.FileLocks || d.WorkDir != "/w" || d.Parent != "../p" || d.Dir != "/i" || len(d.EmptyNamespaces) != 1 {
 		t.Errorf("got %+v, %v", d, err)
 	}
@@ -363,11 +365,28 @@ func TestDumpRequest(t *testing.T) {
 	if sent, err = typeurl.MarshalAnyToProto(&options.CheckpointOptions{FileLocks: true}); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{Options: sent}); err != nil || d.Exit {
-		t.Errorf("got %+v, %v", d, err)
+	if o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Options: sent}); err != nil || o.dump.Exit {
+		t.Errorf("got %+v, %v", o, err)
 	}
-	if d, err := c.dumpRequest(&taskapi.CheckpointTaskRequest{}); err != nil || !d.Exit {
-		t.Errorf("got %+v, %v", d, err)
+	if o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{}); err != nil || !o.dump.Exit {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+func TestShortStopOptions(t *testing.T) {
+	want := shortstop.Options{Exit: true, FileLocks: true, Timeout: time.Minute, Layer: true, Container: []byte(`{"id":"c"}`)}
+	sent, err := typeurl.MarshalAnyToProto(&want)
+	must(t, err)
+	c := &container{policy: oci.Policy{TCP: oci.TCPEstablished}, timeout: time.Hour}
+	o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
+	if err != nil || o.timeout != time.Minute || !o.dump.Exit || !o.dump.FileLocks || !o.dump.TCPEstablished || !o.Layer || string(o.Container) != `{"id":"c"}` {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	if sent, err = typeurl.MarshalAnyToProto(&shortstop.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Options: sent}); err != nil || o.timeout != time.Hour || o.dump.Exit {
+		t.Errorf("got %+v, %v", o, err)
 	}
 }
 

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shortstop is what `hetgpu checkpoint` asks of the shim, beyond what
+// containerd's client can ask for: the options of a Task.Checkpoint that is
+// called on the shim itself, by a client that has not paused the task.
+package shortstop
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/containerd/typeurl/v2"
+)
+
+const (
+	// LayerName is the file of the snapshot that has the writable layer, a tar as
+	// in an image.
+	LayerName = "hetgpu-rw.tar"
+	// ContainerName is the file that has the container's record.
+	ContainerName = "hetgpu-container.json"
+	// ProgressName is a file that the client makes in the directory. The shim
+	// adds to it, and gives the checkpoint up when it is gone. It is no part of
+	// the snapshot.
+	ProgressName = "hetgpu.progress"
+)
+
+// Options are the options of a checkpoint. They travel as JSON.
+type Options struct {
+	Exit           bool `json:"exit,omitempty"`
+	TCPEstablished bool `json:"tcp_established,omitempty"`
+	UnixSockets    bool `json:"external_unix_sockets,omitempty"`
+	FileLocks      bool `json:"file_locks,omitempty"`
+	Terminal       bool `json:"terminal,omitempty"`
+	// Timeout replaces the container's, if it is above 0.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// Layer says that the writable layer is taken too.
+	Layer bool `json:"layer,omitempty"`
+	// Container is stored as it is.
+	Container json.RawMessage `json:"container,omitempty"`
+}
+
+// Event is a line of the progress.
+type Event struct {
+	// Phase has begun, if there is one.
+	Phase string `json:"phase,omitempty"`
+	// Expect is about how many bytes are going to be written.
+	Expect uint64 `json:"expect,omitempty"`
+}
+
+func init() {
+	typeurl.Register(&Options{}, "io.hetgpu", "CheckpointOptions", "v1")
+}
