@@ -33,7 +33,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(doctorCommand(), inspectCommand(), versionCommand())
+	root.AddCommand(checkpointCommand(), restoreCommand(), doctorCommand(), inspectCommand(), versionCommand())
 	return root
 }
 
@@ -53,6 +53,12 @@ func versionCommand() *cobra.Command {
 func addressFlag(cmd *cobra.Command, address *string) {
 	cmd.Flags().StringVarP(address, "address", "a",
 		cmp.Or(os.Getenv("CONTAINERD_ADDRESS"), defaults.DefaultAddress), "`socket` of containerd")
+}
+
+// namespaceFlag is containerd's namespace, as ctr names it.
+func namespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n",
+		cmp.Or(os.Getenv("CONTAINERD_NAMESPACE"), namespaces.Default), "containerd's `namespace`")
 }
 
 func doctorCommand() *cobra.Command {
@@ -119,8 +125,7 @@ func inspectCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
 	cmd.Flags().BoolVar(&opts.NoVerify, "no-verify", false, "do not read the files to compare their digests")
-	cmd.Flags().StringVarP(&opts.Namespace, "namespace", "n",
-		cmp.Or(os.Getenv("CONTAINERD_NAMESPACE"), namespaces.Default), "containerd's `namespace`")
+	namespaceFlag(cmd, &opts.Namespace)
 	addressFlag(cmd, &opts.Address)
 	return cmd
 }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command hetgpu tells whether a host is fit for checkpoints of GPU containers
-// (hetgpu doctor), and what is in a snapshot (hetgpu inspect).
+// Command hetgpu saves a container with a short stop and restores it (hetgpu
+// checkpoint, hetgpu restore), and tells whether a host is fit for that (hetgpu
+// doctor) and what is in a snapshot (hetgpu inspect).
 package main
 
 import (
@@ -12,14 +13,21 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/containerd/log"
 )
 
 func main() {
+	// What containerd's packages have to say besides is for a daemon's log.
+	_ = log.SetLevel("error")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return
+	}
+	if status := exitStatus(0); errors.As(err, &status) {
+		os.Exit(int(status))
 	}
 	if !errors.Is(err, errReported) {
 		fmt.Fprintln(os.Stderr, "hetgpu:", err)
