@@ -209,15 +209,20 @@ static bool take_shared(const struct context *c, size_t asked, CUdeviceptr *addr
 static CUresult allocate(struct context *c, size_t asked, CUdeviceptr *address)
 {
 	CUresult result;
-	if (asked < SHARE && take_shared(c, asked, address))
-		return CUDA_SUCCESS;
+	struct range *r;
+	// Others may have taken all of a new slab before we come to it.
+	while (asked < SHARE) {
+		if (take_shared(c, asked, address))
+			return CUDA_SUCCESS;
+		if (!make(c, asked, &result))
+			return result;
+	}
 	if (asked > SIZE_MAX / 2)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct range *r = make(c, asked, &result);
+	r = make(c, asked, &result);
 	if (!r)
 		return result;
 	PAGES();
-	// Somebody else may have taken all of a new slab already.
 	return take(r, asked, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -440,8 +445,14 @@ void managed_commit(void)
 void managed_resume(void)
 {
 	PAGES();
-	for (struct range *r = range_first(); r; r = range_next(r))
+	for (struct range *r = range_first(); r; r = range_next(r)) {
+		// A host function may be the first that needs the ring, and to
+		// make one is nothing for that moment.
+		struct ring *ring;
 		grant(r);
+		if (r->split && ring_of(r->context, &ring) != CUDA_SUCCESS)
+			hetcuda_log("there is no pinned memory for managed memory at %#llx yet", r->address);
+	}
 	if (range_any())
 		watch_resume();
 	serve_continue();

@@ -21,6 +21,10 @@ pthread_mutex_t pages = PTHREAD_MUTEX_INITIALIZER;
 _Alignas(64) _Atomic uint32_t hetcuda_pages_mine;
 _Atomic uint32_t hetcuda_pages_busy;
 
+// A thread that goes on in order works on what it got for about as long as it
+// takes to fetch as much: so it finds this many times AHEAD more.
+enum { FURTHER = 2 };
+
 static struct tree ranges;
 static _Atomic size_t range_count;
 
@@ -239,7 +243,7 @@ static void fill(struct range *r, size_t from, size_t to)
 
 // step is how many granules a thread gets that has come to one: those that
 // follow too, twice as many as the last time, if it goes where its trail led.
-static size_t step(struct range *r, struct trail *trails, size_t granule)
+static size_t step(struct range *r, struct trail *trails, size_t granule, struct trail **trail)
 {
 	size_t unit = watch_unit(), most = AHEAD / GRANULE;
 	for (int i = 0; i < TRAILS; i++) {
@@ -248,11 +252,13 @@ static size_t step(struct range *r, struct trail *trails, size_t granule)
 			continue;
 		t->length = t->length * 2 < most ? t->length * 2 : most;
 		t->next = granule + t->length;
+		*trail = t;
 		return t->length;
 	}
 	struct trail *t = &trails[r->turn++ % TRAILS];
 	t->length = unit;
 	t->next = granule + unit;
+	*trail = t;
 	return unit;
 }
 
@@ -265,7 +271,7 @@ static void give(struct range *r, size_t from, size_t to, bool write)
 	watch_open(r, from, to, state == DIRTY);
 }
 
-void pages_fetch(struct range *r, size_t from, size_t to)
+void pages_fetch(struct range *r, size_t from, size_t to, bool write)
 {
 	size_t unit = watch_unit();
 	from = from / unit * unit;
@@ -274,12 +280,26 @@ void pages_fetch(struct range *r, size_t from, size_t to)
 	for (size_t g = from, end; r->split && g < to; g = end) {
 		end = end_of_run(r, g, to, true);
 		if (r->state[g] == DEVICE)
-			give(r, g, end, false);
+			give(r, g, end, write);
 	}
 }
 
-bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle)
+// look_ahead says what a thread that has gone far in order comes to next. It
+// finds it there, so the trail goes on behind it.
+static struct ahead look_ahead(const struct range *r, struct trail *t, bool write)
 {
+	size_t most = AHEAD / GRANULE, from = t->next, to = from + most * FURTHER;
+	to = to < r->count ? to : r->count;
+	if (t->length < most || from >= to || r->state[from] != DEVICE)
+		return (struct ahead){0};
+	to = end_of_run(r, from, to, true);
+	t->next = to;
+	return (struct ahead){from, to, write};
+}
+
+bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle, struct ahead *ahead)
+{
+	struct trail *trail;
 	if (!r->split)
 		return true;
 	size_t unit = watch_unit(), granule = (address - r->address) / GRANULE, from = granule / unit * unit;
@@ -287,7 +307,7 @@ bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle)
 	if (state == DEVICE && !idle && !r->fresh)
 		return false;
 	if (state == DEVICE) {
-		size_t length = step(r, r->reads, from);
+		size_t length = step(r, r->reads, from, &trail);
 		size_t to = from + length < r->count ? from + length : r->count;
 		to = end_of_run(r, from, to, true);
 		// One that writes its way through will write the rest too: to copy
@@ -297,10 +317,11 @@ bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle)
 			give(r, from, middle, true);
 		if (to > middle)
 			give(r, middle, to, false);
+		*ahead = look_ahead(r, trail, write);
 		return true;
 	}
 	if (state == CLEAN && write) {
-		size_t length = step(r, r->writes, from);
+		size_t length = step(r, r->writes, from, &trail);
 		size_t to = from + length < r->count ? from + length : r->count;
 		to = end_of_run(r, from, to, true);
 		become(r, from, to, DIRTY);

@@ -114,10 +114,16 @@ CUresult pages_flush(struct range *r, size_t from, size_t to);
 CUresult pages_flush_all(void);
 
 // pages_touch lets the CPU have what it has touched, and some of what follows.
-// False if the device may be working on it: wait, and try again. pages_fetch
-// does so for a part of a range that nobody has touched yet. Lock: held.
-bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle);
-void pages_fetch(struct range *r, size_t from, size_t to);
+// False if the device may be working on it: wait, and try again. What the thread
+// will come to after that is put into *ahead, to be fetched while it works.
+// pages_fetch fetches what nobody has touched yet. Lock: held.
+struct ahead {
+	size_t from, to; // granules
+	bool write;
+};
+
+bool pages_touch(struct range *r, CUdeviceptr address, bool write, bool idle, struct ahead *ahead);
+void pages_fetch(struct range *r, size_t from, size_t to, bool write);
 
 // pages_forked forgets everything, in the child of a fork: it has none of it.
 void pages_forked(void);

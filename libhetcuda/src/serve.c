@@ -204,9 +204,22 @@ static void fetch_some(struct request *q)
 	}
 	size_t offset = q->address - r->address, n = q->size < AHEAD ? q->size : AHEAD;
 	n = n < r->size - offset ? n : r->size - offset;
-	pages_fetch(r, offset / GRANULE, (offset + n + GRANULE - 1) / GRANULE);
+	pages_fetch(r, offset / GRANULE, (offset + n + GRANULE - 1) / GRANULE, q->write);
 	q->address += n;
 	q->size -= n;
+}
+
+static void fetch_later(const struct range *r, const struct ahead *a)
+{
+	struct request *q = a->to > a->from ? calloc(1, sizeof *q) : NULL;
+	if (!q)
+		return;
+	q->what = FETCH;
+	q->heap = true;
+	q->address = r->address + a->from * GRANULE;
+	q->size = (a->to - a->from) * GRANULE;
+	q->write = a->write;
+	serve_push(q, false);
 }
 
 // attempt does some of a request; false if the device has to be waited for.
@@ -214,12 +227,15 @@ static void fetch_some(struct request *q)
 static bool attempt(struct request *q, bool idle)
 {
 	struct range *r;
+	struct ahead ahead = {0};
 	switch (q->what) {
 	case TOUCH:
 		r = range_find(q->address);
-		if (r && !pages_touch(r, q->address, q->write, idle))
+		if (r && !pages_touch(r, q->address, q->write, idle, &ahead))
 			return false;
 		watch_wake(q->address);
+		if (r)
+			fetch_later(r, &ahead);
 		return true;
 	case FETCH:
 		if (!idle)

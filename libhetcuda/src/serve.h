@@ -18,7 +18,7 @@ struct request {
 	enum { TOUCH, FETCH, FLUSH } what;
 	CUdeviceptr address;
 	size_t size; // FETCH
-	bool write;  // TOUCH
+	bool write;  // TOUCH, FETCH
 	bool heap;   // to be freed when it is served
 	_Atomic uint32_t *done; // becomes 1; a futex. May be NULL
 };

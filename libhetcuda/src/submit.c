@@ -82,6 +82,9 @@ enum { WAITS = 1 };
 static bool look(struct hetcuda_thread *thread, void *found)
 {
 	size_t depth = hetcuda_depth(thread);
+	// At the gate it has not looked yet; when it goes on, it will.
+	if (atomic_load(&thread->waiting))
+		return true;
 	for (size_t i = 0; i < depth; i++) {
 		struct hetcuda_frame *f = &thread->frames[i];
 		unsigned function = __atomic_load_n(&f->function, __ATOMIC_RELAXED);

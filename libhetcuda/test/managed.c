@@ -165,6 +165,17 @@ static void test_turns(void)
 		cpu_check(&a, a.words / 2, 1000);
 	}
 	drop(&a);
+	// Far enough for what is fetched ahead.
+	a = area(40 * MIB / 8);
+	for (int turn = 0; turn < 2; turn++) {
+		cpu_write(&a, 0, a.words, draw(1000000));
+		gpu_step(&a, 0, a.words);
+		cpu_check(&a, 0, a.words);
+		gpu_step(&a, 0, a.words);
+		cpu_write(&a, 0, a.words / 2, 3);
+		both_check(&a);
+	}
+	drop(&a);
 	// The device first.
 	a = area(5 * MIB / 8);
 	gpu_step(&a, 0, a.words);
