@@ -46,6 +46,7 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_MAP_FAILED = 205,
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
 	CUDA_ERROR_INVALID_PTX = 218,
 	CUDA_ERROR_OPERATING_SYSTEM = 304,
@@ -288,6 +289,10 @@ typedef struct CUipcMemHandle_st {
 	char reserved[64];
 } CUipcMemHandle;
 
+typedef struct CUipcEventHandle_st {
+	char reserved[64];
+} CUipcEventHandle;
+
 typedef enum CUdriverProcAddressQueryResult_enum {
 	CU_GET_PROC_ADDRESS_SUCCESS = 0,
 	CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
@@ -491,6 +496,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count);
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream);
 CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size);

@@ -18,8 +18,18 @@ struct block {
 	bool leaving; // being unmapped: nobody may touch it
 	struct arena pieces; // of a slab
 	uint64_t allocations, asked;
+	struct source source;  // of another process's memory; its owner is 0 for our own
+	struct opened *opened; // what the program has opened of it
 	size_t count;
 	struct chunk *chunk[];
+};
+
+// An allocation of another process's that the program has opened (ipc.c).
+struct opened {
+	struct opened *next; // of the block
+	struct extent extent;
+	uint64_t id; // the other process's
+	size_t references;
 };
 
 struct block_stats block_stats;
@@ -88,7 +98,8 @@ static void link_block(struct block *b)
 	c->blocks = b;
 	for (size_t i = 0; i < b->count; i++)
 		chunk_enter(b->chunk[i]);
-	block_stats.held += b->place->size;
+	if (!b->source.owner)
+		block_stats.held += b->place->size;
 	b->place->owner = b;
 }
 
@@ -105,8 +116,13 @@ static void forget_block(struct block *b)
 		chunk_leave(b->chunk[i]);
 	if (b->slab)
 		arena_end(&b->pieces);
+	for (struct opened *o; (o = b->opened);) {
+		b->opened = o->next;
+		free(o);
+	}
 	c->empty_slabs -= b->empty;
-	block_stats.held -= b->place->size;
+	if (!b->source.owner)
+		block_stats.held -= b->place->size;
 	block_stats.allocations -= b->allocations;
 	block_stats.asked -= b->asked;
 	b->place->owner = NULL;
@@ -267,11 +283,27 @@ CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
 	return discard(b, r);
 }
 
+// find_opened returns what was opened of a block and has an address.
+static struct extent *find_opened(const struct block *b, CUdeviceptr address)
+{
+	struct extent *leaving = NULL;
+	for (struct opened *o = b->opened; o; o = o->next) {
+		if (address - o->extent.address >= o->extent.asked)
+			continue;
+		if (!o->extent.leaving)
+			return &o->extent;
+		leaving = &o->extent;
+	}
+	return leaving;
+}
+
 struct extent *block_find(CUdeviceptr address)
 {
 	struct extent *e = window_find(address);
 	struct block *b = e ? e->owner : NULL;
-	if (b && b->slab)
+	if (b && b->source.owner)
+		e = find_opened(b, address);
+	else if (b && b->slab)
 		e = arena_find(&b->pieces, address);
 	return b && e && address - e->address < e->asked ? e : NULL;
 }
@@ -279,6 +311,21 @@ struct extent *block_find(CUdeviceptr address)
 struct context *block_context(const struct extent *e)
 {
 	return ((struct block *)e->owner)->context;
+}
+
+CUdevice block_device(const struct extent *e)
+{
+	return ((struct block *)e->owner)->chunk[0]->device;
+}
+
+uint64_t block_number(const struct extent *e)
+{
+	return ((struct block *)e->owner)->chunk[0]->id;
+}
+
+bool block_imported(const struct extent *e)
+{
+	return ((struct block *)e->owner)->source.owner;
 }
 
 // close_slab keeps anybody from taking pieces of an empty slab, open_slab lets
@@ -317,9 +364,30 @@ static CUresult unback(struct block *b)
 	return CUDA_SUCCESS;
 }
 
+// close_opened forgets what was opened; the last of a block takes the block with
+// it.
+static CUresult close_opened(struct block *b, struct extent *e)
+{
+	{
+		BOOKS();
+		struct opened **link = &b->opened, *o;
+		while (&(*link)->extent != e)
+			link = &(*link)->next;
+		o = *link;
+		*link = o->next;
+		free(o);
+		if (b->opened || b->leaving)
+			return CUDA_SUCCESS;
+		b->leaving = true;
+	}
+	return unback(b);
+}
+
 CUresult block_give(struct extent *e)
 {
 	struct block *b = e->owner;
+	if (b->source.owner)
+		return close_opened(b, e);
 	if (!b->slab) {
 		{
 			BOOKS();
@@ -420,4 +488,132 @@ CUresult block_grant(struct block *b, const struct access *a)
 			result = r;
 	}
 	return result;
+}
+
+size_t block_share(const struct extent *e, struct source *s, struct chunk *list[], size_t first, size_t most)
+{
+	struct block *b = e->owner;
+	*s = (struct source){.number = b->chunk[0]->id, .size = b->place->size, .count = b->count, .device = b->chunk[0]->device};
+	size_t n = 0;
+	for (size_t i = first; i < b->count && n < most; i++) {
+		b->chunk[i]->shared = true;
+		list[n++] = b->chunk[i];
+	}
+	return n;
+}
+
+CUdeviceptr block_base(const struct extent *e)
+{
+	return ((struct block *)e->owner)->place->address;
+}
+
+static struct block *find_source(const struct context *c, const struct source *s)
+{
+	struct block *b = c->blocks;
+	while (b && (b->leaving || b->source.owner != s->owner || b->source.number != s->number))
+		b = b->next;
+	return b;
+}
+
+bool block_has(const struct context *c, const struct source *s)
+{
+	return find_source(c, s);
+}
+
+bool block_open(struct context *c, const struct source *s, uint64_t id, size_t offset, size_t asked, CUresult *result,
+		CUdeviceptr *address)
+{
+	struct block *b = find_source(c, s);
+	*result = CUDA_SUCCESS;
+	for (struct opened *o = b ? b->opened : NULL; o; o = o->next) {
+		if (o->id == id && !o->extent.leaving) {
+			o->references++;
+			*address = o->extent.address;
+			return true;
+		}
+	}
+	if (!b || asked == 0)
+		return false;
+	if (asked > b->place->size || offset > b->place->size - asked) {
+		*result = CUDA_ERROR_INVALID_HANDLE;
+		return true;
+	}
+	struct opened *o = calloc(1, sizeof *o);
+	if (!o) {
+		*result = CUDA_ERROR_OUT_OF_MEMORY;
+		return true;
+	}
+	o->extent.address = b->place->address + offset;
+	o->extent.asked = asked;
+	o->extent.owner = b;
+	o->extent.id = new_id();
+	o->id = id;
+	o->references = 1;
+	o->next = b->opened;
+	b->opened = o;
+	*address = o->extent.address;
+	return true;
+}
+
+static struct opened *opened_of(struct extent *e)
+{
+	return (struct opened *)((char *)e - offsetof(struct opened, extent));
+}
+
+bool block_close(struct extent *e)
+{
+	return --opened_of(e)->references == 0;
+}
+
+void block_reopen(struct extent *e)
+{
+	opened_of(e)->references++;
+}
+
+CUresult block_adopt(struct context *c, const struct source *s, struct chunk *list[])
+{
+	struct extent *place = NULL;
+	struct block *b = calloc(1, sizeof *b + s->count * sizeof b->chunk[0]);
+	struct access a;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	{
+		BOOKS();
+		struct device *d = device_find(s->device);
+		if (b && d && d->usable && s->size % d->granularity == 0)
+			place = window_take(s->device, s->size);
+		a = context_access(c);
+	}
+	if (!place) {
+		free(b);
+		return r;
+	}
+	b->context = c;
+	b->place = place;
+	b->source = *s;
+	CUdeviceptr address = place->address;
+	for (r = CUDA_SUCCESS; b->count < s->count; b->count++) {
+		struct chunk *k = list[b->count];
+		k->own = (struct mapping){.chunk = k, .address = address, .size = k->size, .access = a};
+		r = chunk_map(&k->own);
+		if (r != CUDA_SUCCESS)
+			break;
+		k->mappings = &k->own;
+		b->chunk[b->count] = k;
+		address += k->size;
+	}
+	if (r == CUDA_SUCCESS) {
+		BOOKS();
+		r = enter(b);
+		if (r == CUDA_SUCCESS)
+			return r;
+	}
+	// The chunks are the caller's again.
+	bool clear = unmap(b) == CUDA_SUCCESS;
+	for (size_t i = 0; i < b->count; i++)
+		list[i]->mappings = NULL;
+	free(b);
+	BOOKS();
+	if (clear)
+		arena_give(place);
+	return r;
 }

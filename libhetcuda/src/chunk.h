@@ -42,7 +42,8 @@ struct chunk {
 
 	bool parkable; // in the list of all; else the driver's own checkpoint carries it
 	bool exported; // by the program: another process may have it
-	bool imported; // by the program: another process made it
+	bool imported; // another process made it
+	bool shared;   // by us (ipc.c): another process may have it
 	bool parked;
 	bool taken; // imported again by the UNPARK that is under way
 

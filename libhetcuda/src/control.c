@@ -15,25 +15,20 @@
 #include <assert.h>
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "gate.h"
 #include "hetcuda_control.h"
+#include "listen.h"
 #include "log.h"
 #include "memory.h"
 #include "overrides.h"
@@ -64,14 +59,12 @@ enum { STEP_MS = 100 };
 /* More than any program's; a count that is not one. */
 enum { MAX_CHUNKS = 1 << 20 };
 
-enum { STACK = 1 << 20, SUFFIXES = 64 };
-
 /* Which of the steps of a process is done. */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool started;
 static bool initialized;
 
-static char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+static char path[HETCUDA_PATH];
 static pid_t owner;
 static int driver;
 static atomic_int listener = -1;
@@ -451,27 +444,13 @@ static void serve_connection(void)
 	}
 }
 
-/*
- * The program may have closed all descriptors that it did not know, and opened
- * others: what has the listener's number now is not ours, to accept from or to
- * close.
- */
-static bool have_listener(void)
-{
-	struct sockaddr_un address = { 0 };
-	socklen_t size = sizeof(address);
-
-	return listener >= 0 && !getsockname(listener, (void *)&address, &size) && address.sun_family == AF_UNIX &&
-	       !strncmp(address.sun_path, path, sizeof(path));
-}
-
 static void *serve(void *unused)
 {
 	struct timespec pause = { .tv_nsec = 100000000 };
 
 	(void)unused;
 	hetcuda_thread_internal();
-	while (have_listener()) {
+	while (hetcuda_listening(listener, path)) {
 		/* So that a fork finds it in `connection`. */
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -490,134 +469,16 @@ static void *serve(void *unused)
 	return NULL;
 }
 
-/* Somebody listens there; otherwise the file is what a dead process has left. */
-static bool alive(const struct sockaddr_un *address)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool refused;
-
-	if (fd < 0)
-		return true;
-	refused = connect(fd, (const void *)address, sizeof(*address)) < 0 && errno == ECONNREFUSED;
-	close(fd);
-	return !refused;
-}
-
-/* 0 or an errno (negative); `path` is where. */
-static int bind_socket(int fd, const char *directory)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	unsigned int suffix;
-	int n;
-
-	for (suffix = 0; suffix < SUFFIXES; suffix++) {
-		n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/" HETCUDA_SOCKET_PREFIX "%d", directory,
-			     (int)getpid());
-		if (suffix && n > 0 && (size_t)n < sizeof(address.sun_path))
-			n += snprintf(address.sun_path + n, sizeof(address.sun_path) - (size_t)n, ".%u", suffix);
-		if (n < 0 || (size_t)n >= sizeof(address.sun_path))
-			return -ENAMETOOLONG;
-		if (bind(fd, (const void *)&address, sizeof(address)) < 0) {
-			if (errno != EADDRINUSE)
-				return -errno;
-			if (alive(&address))
-				continue;
-			unlink(address.sun_path);
-			if (bind(fd, (const void *)&address, sizeof(address)) < 0) {
-				if (errno != EADDRINUSE)
-					return -errno;
-				continue;
-			}
-		}
-		memcpy(path, address.sun_path, sizeof(path));
-		return 0;
-	}
-	return -EADDRINUSE;
-}
-
-/*
- * A file that is stale is looked at, removed and made anew: not by two
- * processes (of the same PID, in two namespaces) at once. Who can't get the
- * lock goes on without: a program never waits for another one here.
- */
-static int lock_directory(const char *directory)
-{
-	struct timespec pause = { .tv_nsec = 1000000 };
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), i;
-
-	for (i = 0; fd >= 0 && i < 200; i++) {
-		if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
-			break;
-		nanosleep(&pause, NULL);
-	}
-	return fd;
-}
-
-static int listen_in(const char *directory)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), lock, r;
-
-	if (fd < 0)
-		return -errno;
-	lock = lock_directory(directory);
-	r = bind_socket(fd, directory);
-	if (!r && listen(fd, 16) < 0)
-		r = -errno;
-	if (lock >= 0)
-		close(lock);
-	if (r) {
-		close(fd);
-		return r;
-	}
-	/* Who may connect is not who is listened to, but need not be more. */
-	chmod(path, 0600);
-	return fd;
-}
-
-static int start_thread(void)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	sigset_t all, old;
-	int r;
-
-	r = pthread_attr_init(&attributes);
-	if (r)
-		return -r;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK);
-	/* The program's signals are for the program's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&thread, &attributes, serve, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attributes);
-	if (!r)
-		pthread_setname_np(thread, "hetcuda");
-	return -r;
-}
-
 /* The program runs on whatever happens here; it just can't be asked to park. */
 static void start_control(void)
 {
-	/* Not of a program that has more rights than who started it. */
-	const char *directory = secure_getenv(HETCUDA_CONTROL_ENV);
-	int fd, r;
+	int fd = hetcuda_listen(HETCUDA_SOCKET_PREFIX, path), r;
 
-	if (!directory || !directory[0])
+	if (fd < 0)
 		return;
-	if (directory[0] != '/') {
-		hetcuda_log("%s is not an absolute path", HETCUDA_CONTROL_ENV);
-		return;
-	}
-	fd = listen_in(directory);
-	if (fd < 0) {
-		hetcuda_log("control: no socket in %s: %s", directory, strerror(-fd));
-		return;
-	}
 	listener = fd;
 	owner = getpid();
-	r = start_thread();
+	r = hetcuda_listen_thread(serve, "hetcuda");
 	if (r) {
 		hetcuda_log("control: no thread: %s", strerror(-r));
 		unlink(path);
@@ -677,7 +538,7 @@ bool hetcuda_control_forked(void)
 	if (connection >= 0)
 		close(connection);
 	connection = -1;
-	if (have_listener())
+	if (hetcuda_listening(listener, path))
 		close(listener);
 	listener = -1;
 	owner = 0;

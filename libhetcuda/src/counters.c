@@ -38,20 +38,6 @@ CUresult hetcuda_cuMemHostRegister_v2(void *address, size_t size, unsigned int f
 	return host(REAL(cuMemHostRegister)(address, size, flags));
 }
 
-CUresult hetcuda_cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
-{
-	COUNT(ipc);
-	return REAL(cuIpcOpenMemHandle)(address, handle, flags);
-}
-
-// To the driver what cuMemAlloc returned is mapped memory, and it refuses to
-// name that.
-CUresult hetcuda_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
-{
-	COUNT(ipc);
-	return REAL(cuIpcGetMemHandle)(handle, address);
-}
-
 void hetcuda_memory_describe(char *text)
 {
 	const struct {
@@ -61,7 +47,8 @@ void hetcuda_memory_describe(char *text)
 		{"managed", (uint64_t)COUNTED(managed)},   {"imported", (uint64_t)COUNTED(imported)},
 		{"exported", (uint64_t)COUNTED(exported)}, {"served by the driver", COUNTED(driver)},
 		{"fixed", COUNTED(fixed)},                 {"stream-ordered", COUNTED(async)},
-		{"pinned host", COUNTED(host)},            {"IPC", COUNTED(ipc)},
+		{"pinned host", COUNTED(host)},            {"IPC", (uint64_t)COUNTED(ipc)},
+		{"IPC events", (uint64_t)COUNTED(events)},
 		{"unreleased", COUNTED(unreleased)},       {"windows elsewhere", window_stray()},
 		{"bytes in pools", pools_held()},
 	};

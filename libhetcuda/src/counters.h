@@ -15,7 +15,8 @@ struct counters {
 	_Atomic int64_t exported; // live handles that the program gave out
 	_Atomic uint64_t driver;  // allocations that the driver served in our place
 	_Atomic uint64_t host;    // pinned host allocations made
-	_Atomic uint64_t ipc;     // uses of legacy IPC
+	_Atomic int64_t ipc;      // open handles of the driver's own IPC
+	_Atomic int64_t events;   // open events of other processes
 	_Atomic uint64_t fixed;   // chunks made that can't be parked
 	_Atomic uint64_t async;   // stream-ordered allocations made
 	_Atomic uint64_t unreleased; // handles that the driver did not let go of

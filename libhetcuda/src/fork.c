@@ -8,6 +8,7 @@
 
 #include "control.h"
 #include "gate.h"
+#include "ipc.h"
 #include "load.h"
 #include "log.h"
 #include "memory.h"
@@ -17,6 +18,7 @@
 static void prepare(void)
 {
 	hetcuda_control_lock();
+	hetcuda_ipc_lock();
 	hetcuda_procaddress_lock();
 	hetcuda_thread_lock();
 }
@@ -25,6 +27,7 @@ static void parent(void)
 {
 	hetcuda_thread_unlock();
 	hetcuda_procaddress_unlock();
+	hetcuda_ipc_unlock();
 	hetcuda_control_unlock();
 }
 
@@ -35,6 +38,7 @@ static void child(void)
 	hetcuda_gate_forked();
 	hetcuda_thread_forked();
 	hetcuda_procaddress_unlock();
+	hetcuda_ipc_forked();
 	initialized = hetcuda_control_forked();
 	hetcuda_load_forked(initialized);
 	hetcuda_memory_forked(initialized);

@@ -56,12 +56,17 @@ CUresult hetcuda_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t 
 }
 
 // leave marks an allocation as being freed, so that a second free of it finds
-// nothing. Its context is busy then.
-static struct extent *leave(CUdeviceptr address)
+// nothing. Its context is busy then. NULL if there is none, or with *open if it is
+// another process's that is still open.
+static struct extent *leave(CUdeviceptr address, bool imported, bool *open)
 {
 	BOOKS();
 	struct extent *e = block_find(address);
-	if (!e || e->address != address || e->leaving)
+	*open = false;
+	if (!e || e->address != address || e->leaving || block_imported(e) != imported)
+		return NULL;
+	*open = imported && !block_close(e);
+	if (*open)
 		return NULL;
 	e->leaving = true;
 	block_context(e)->busy++;
@@ -72,6 +77,8 @@ static void stay(struct extent *e)
 {
 	BOOKS();
 	e->leaving = false;
+	if (block_imported(e))
+		block_reopen(e);
 }
 
 void memory_flush(void)
@@ -95,11 +102,12 @@ void memory_flush(void)
 	}
 }
 
-CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream)
+static CUresult give(CUdeviceptr address, bool imported, CUresult (*wait)(CUstream), CUstream stream)
 {
-	struct extent *e = leave(address);
+	bool open;
+	struct extent *e = leave(address, imported, &open);
 	if (!e)
-		return CUDA_ERROR_INVALID_VALUE;
+		return open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	struct context *c = block_context(e);
 	if (!wait && capture_spared()) {
 		// The driver frees here without spoiling the capture; waiting
@@ -117,6 +125,17 @@ CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream s
 		stay(e);
 	context_done(c);
 	return r;
+}
+
+CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream)
+{
+	return give(address, false, wait, stream);
+}
+
+CUresult memory_close(CUdeviceptr address)
+{
+	memory_flush();
+	return give(address, true, NULL, NULL);
 }
 
 CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)

@@ -10,6 +10,10 @@
 // over; without it, once the work of the allocation's context is.
 CUresult memory_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream);
 
+// memory_close frees an allocation of another process's when it is closed as often
+// as it was opened.
+CUresult memory_close(CUdeviceptr address);
+
 // memory_flush carries out frees that had to wait for a capture's end.
 void memory_flush(void);
 

@@ -29,6 +29,7 @@ struct found {
 	CUdevice device;
 	bool sync;
 	bool managed;
+	bool shareable; // by legacy IPC
 };
 
 static bool known(CUdeviceptr address)
@@ -40,7 +41,7 @@ static bool look(CUdeviceptr address, struct found *f)
 {
 	struct managed_found m;
 	if (managed_look(address, &m)) {
-		*f = (struct found){m.address, m.size, m.id | OUR_BUFFERS, m.context, m.device, m.sync, true};
+		*f = (struct found){m.address, m.size, m.id | OUR_BUFFERS, m.context, m.device, m.sync, true, false};
 		return true;
 	}
 	BOOKS();
@@ -53,8 +54,9 @@ static bool look(CUdeviceptr address, struct found *f)
 		.size = e->asked,
 		.id = e->id | OUR_BUFFERS,
 		.context = c->handle,
-		.device = c->device,
+		.device = block_device(e),
 		.sync = e->sync,
+		.shareable = !block_imported(e),
 	};
 	return true;
 }
@@ -104,10 +106,9 @@ static bool correct(const struct found *f, CUpointer_attribute attribute, CUdevi
 		if (f->managed)
 			*(CUdeviceptr *)data = address;
 		return f->managed;
-	// What cudaMalloc returns can't be exported as VMM. Nor with legacy IPC,
-	// which would name memory of the driver's.
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: put(data, asked, 0); return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: put(data, asked, f->shareable); return true;
+	// What cudaMalloc returns can't be exported as VMM.
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: put(data, asked, 0); return true;
 	default: return false;
 	}
 }

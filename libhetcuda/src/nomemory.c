@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "ipc.h"
 #include "memory.h"
 
 #define WEAK __attribute__((weak))
@@ -74,4 +75,16 @@ WEAK void hetcuda_memory_take_undo(void)
 WEAK void hetcuda_memory_forked(int initialized)
 {
 	(void)initialized;
+}
+
+WEAK void hetcuda_ipc_lock(void)
+{
+}
+
+WEAK void hetcuda_ipc_unlock(void)
+{
+}
+
+WEAK void hetcuda_ipc_forked(void)
+{
 }

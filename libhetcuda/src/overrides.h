@@ -35,7 +35,12 @@
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \
 	X(cuGreenCtxDestroy) \
+	X(cuIpcCloseMemHandle) \
 	X(cuIpcGetMemHandle) \
+	X(cuEventDestroy) \
+	X(cuEventDestroy_v2) \
+	X(cuIpcOpenEventHandle) \
+	X(cuIpcOpenMemHandle) \
 	X(cuIpcOpenMemHandle_v2) \
 	X(cuMemAllocAsync) \
 	X(cuMemAllocAsync_ptsz) \

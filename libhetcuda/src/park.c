@@ -23,12 +23,15 @@
 #include "idle.h"
 #include "managed.h"
 #include "memory_free.h"
+#include "park.h"
 #include "pools.h"
 #include "real.h"
 
 // The chunks that are parked, or about to be, in the order of their ids.
 static struct chunk **list;
 static uint32_t count;
+
+bool parking;
 
 __attribute__((format(printf, 2, 3))) static void say(char *text, const char *format, ...)
 {
@@ -63,8 +66,15 @@ static void off(CUcontext context, CUcontext before)
 		context_switch_back(context, before);
 }
 
+static void set_parking(bool now)
+{
+	BOOKS();
+	parking = now;
+}
+
 static void forget(void)
 {
+	set_parking(false);
 	free(list);
 	list = NULL;
 	count = 0;
@@ -85,17 +95,24 @@ static int by_id(const void *a, const void *b)
 // sharing tells why memory can't be taken from this process alone.
 static int sharing(char *text)
 {
-	int64_t imported = COUNTED(imported), exported = COUNTED(exported);
-	if (imported == 0 && exported == 0)
+	int64_t imported = COUNTED(imported), exported = COUNTED(exported), ipc = COUNTED(ipc), events = COUNTED(events);
+	for (struct chunk *c = chunks; c; c = c->next) {
+		imported += c->imported;
+		exported += c->shared;
+	}
+	if (ipc || events)
+		say(text, "the process has %lld memory handles and %lld events of other processes open that are the driver's (cuIpcOpenMemHandle, cuIpcOpenEventHandle)",
+		    (long long)ipc, (long long)events);
+	else if (imported || exported)
+		say(text, "the process shares device memory with others: %lld pieces imported, %lld exported",
+		    (long long)imported, (long long)exported);
+	else
 		return 0;
-	say(text, "the process shares device memory with others: %lld pieces imported, %lld exported",
-	    (long long)imported, (long long)exported);
 	return -ENOTSUP;
 }
 
-int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
+static int quiesce(uint32_t timeout_ms, char *text)
 {
-	forget();
 	int result = sharing(text);
 	if (result)
 		return result;
@@ -115,7 +132,15 @@ int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
-	result = managed_quiesce(text);
+	return managed_quiesce(text);
+}
+
+int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
+{
+	forget();
+	// From here on no descriptor is made for another process (ipc.c).
+	set_parking(true);
+	int result = quiesce(timeout_ms, text);
 	if (result) {
 		forget();
 		return result;

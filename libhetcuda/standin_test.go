@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libhetcuda_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
+)
+
+// Managed memory needs a driver with memory on both sides of an address: the
+// stand-in. Every way to see what the CPU touches has to do the same.
+func TestManaged(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			dir, driver := buildWhole(t, v.name, v.sanitize)
+			for _, faults := range []string{"uffd", "signal"} {
+				t.Run(faults, func(t *testing.T) {
+					runWhole(t, dir, driver, "managed", standin.H200s(2, 1), "HETCUDA_MANAGED_FAULTS="+faults)
+				})
+			}
+		})
+	}
+}
+
+// Processes that share memory, for which there has to be some.
+func TestIPC(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			dir, driver := buildWhole(t, v.name, v.sanitize)
+			spec := standin.H200s(2, 1)
+			for i := range spec.GPUs {
+				spec.GPUs[i].Memory = 4 << 30
+			}
+			runWhole(t, dir, driver, "ipc", spec)
+		})
+	}
+}
+
+// buildWhole builds the library and the stand-in.
+func buildWhole(t *testing.T, name, sanitize string) (dir, driver string) {
+	t.Helper()
+	dir = build(t, name, sanitize)
+	driver = filepath.Join(dir, "standin")
+	cmd := exec.Command("make", "-s", "-j2", "-C", filepath.Join("..", "integration", "standin"), "OUT="+driver, "SANITIZE="+sanitize)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the stand-in: %v\n%s", err, text)
+	}
+	return dir, driver
+}
+
+func runWhole(t *testing.T, dir, driver, program string, spec standin.Spec, env ...string) {
+	t.Helper()
+	machine, err := standin.New(t.TempDir(), spec)
+	if err != nil {
+		t.Skipf("no machine for the stand-in: %v", err)
+	}
+	control := controlDir(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "test", program))
+	cmd.Env = append(append(os.Environ(), machine.Env()...),
+		"HETCUDA_REAL="+filepath.Join(driver, "libcuda.so.1"), "HETCUDA_CONTROL="+control)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == skipped {
+		t.Skip(string(out))
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
