@@ -311,9 +311,10 @@ func (s *SplitEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool
 }
 
 // Save writes what was parked, or the copy of it, to files in dir, and returns
-// when they are on disk. On error it has left none.
-func (s *SplitEngine) Save(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
-	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs)})
+// when they are on disk. What is in those of parent, if that is not "", is left
+// there. On error it has left none.
+func (s *SplitEngine) Save(ctx context.Context, dir, parent string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
+	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs), Parent: parent})
 	if err != nil {
 		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", explained(err))
 	}

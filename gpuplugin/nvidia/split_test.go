@@ -403,7 +403,7 @@ func TestSplitCopyAndSave(t *testing.T) {
 			}
 			w.wantWhole(t)
 		}
-		stored, err := w.e.Save(t.Context(), t.TempDir(), procs)
+		stored, err := w.e.Save(t.Context(), t.TempDir(), "", procs)
 		if want := uint64(6<<30 + 3<<20); err != nil || stored.Bytes != want || stored.Written != want {
 			t.Errorf("stored %+v, %v, want %d bytes", stored, err, want)
 		}
@@ -427,7 +427,7 @@ func TestSplitRestore(t *testing.T) {
 	if err := w.stop(t.Context(), procs); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.e.Save(t.Context(), t.TempDir(), procs); err != nil {
+	if _, err := w.e.Save(t.Context(), t.TempDir(), "", procs); err != nil {
 		t.Fatal(err)
 	}
 	images, plain := map[int]gputest.LibraryImage{}, w.Dump(4)

@@ -5,10 +5,13 @@ package checkpoint
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/containerd/log"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -63,10 +66,23 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 		if err := s.before.Make(); err != nil {
 			return err
 		}
-		stored, err := s.stream.Save(ctx, s.Dir, s.procs)
+		stored, err := s.stream.Save(ctx, s.Dir, s.parent(), s.procs)
 		d.memory = &snapshot.Memory{Bytes: stored.Bytes, ZeroBytes: stored.Zero, StoredBytes: stored.Written, ReusedBytes: stored.Reused}
 		return err
 	})
+}
+
+// parent is the snapshot to which this one adds, if it has device memory. CRIU
+// makes the link by which a restore finds it.
+func (s *saving) parent() string {
+	if s.Parent == "" {
+		return ""
+	}
+	dir := filepath.Join(s.Dir, s.Parent)
+	if _, err := os.Lstat(filepath.Join(dir, memfile.IndexName)); err != nil {
+		return ""
+	}
+	return dir
 }
 
 // free returns when the processes can have their memory back; on error they

@@ -65,8 +65,9 @@ type Streamer interface {
 	// back meanwhile.
 	Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error)
 	// Save writes what was parked, or the copy, to files in dir that are named
-	// hetgpu-mem*.img (docs/formats.md), and returns when they are on disk.
-	Save(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Stored, error)
+	// hetgpu-mem*.img (docs/formats.md), and returns when they are on disk. What
+	// is in the files of parent, a snapshot's directory or "", is left there.
+	Save(ctx context.Context, dir, parent string, procs []gpuplugin.Process) (gpuplugin.Stored, error)
 	// Load reads what Save wrote, onto the devices of the map, and verifies it.
 	// The processes are those that were saved, in their order, and are known by
 	// their Key alone: their restore goes on meanwhile. Resume gives them what
@@ -82,7 +83,7 @@ type resident struct{}
 
 func (resident) Park(context.Context, []gpuplugin.Process) error         { return nil }
 func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error) { return true, nil }
-func (resident) Save(context.Context, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
+func (resident) Save(context.Context, string, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
 	return gpuplugin.Stored{}, nil
 }
 

@@ -36,6 +36,8 @@ type memory struct {
 	held, lost bool
 	// slow is closed to let Save come to its end, nil if it need not wait.
 	slow chan struct{}
+	// parent is what Save was told of.
+	parent string
 	// loaded are the keys that Load was given.
 	loaded []string
 }
@@ -133,7 +135,8 @@ func (g splitGPU) Copy(ctx context.Context, _ []gpuplugin.Process) (bool, error)
 	return g.copied, err
 }
 
-func (g splitGPU) Save(ctx context.Context, dir string, _ []gpuplugin.Process) (gpuplugin.Stored, error) {
+func (g splitGPU) Save(ctx context.Context, dir, parent string, _ []gpuplugin.Process) (gpuplugin.Stored, error) {
+	g.parent = parent
 	err := g.call(ctx, "save")
 	if g.slow != nil {
 		select {
@@ -283,6 +286,29 @@ func checkSplit(t *testing.T, dir string) {
 	}
 	if m.Processes[0].Memory != snapshot.MemorySplit || m.Processes[1].Memory != snapshot.MemoryDriver {
 		t.Errorf("processes are %+v", m.Processes)
+	}
+}
+
+// A snapshot adds to one before it, if that has device memory.
+func TestSplitParent(t *testing.T) {
+	dir := t.TempDir()
+	first := newSplitWorld(t)
+	if _, err := first.container().Checkpoint(t.Context(), splitRequest(filepath.Join(dir, "first"), true)); err != nil {
+		t.Fatal(err)
+	}
+	for parent, want := range map[string]string{"../first": filepath.Join(dir, "first"), "../none": "", "": ""} {
+		w := newSplitWorld(t)
+		r := splitRequest(filepath.Join(t.TempDir(), "second"), true)
+		if parent != "" {
+			r = splitRequest(filepath.Join(dir, "second"+filepath.Base(parent)), true)
+		}
+		r.Parent = parent
+		if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if w.parent != want {
+			t.Errorf("parent %q: %q, want %q", parent, w.parent, want)
+		}
 	}
 }
 

@@ -26,6 +26,11 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/shim/controldir"
 )
 
+var (
+	_ checkpoint.GPU      = (*nvidia.SplitEngine)(nil)
+	_ checkpoint.Streamer = (*nvidia.SplitEngine)(nil)
+)
+
 const (
 	// libraryName is libhetcuda's file, by the name under which programs ask for
 	// the driver's library.

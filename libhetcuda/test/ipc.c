@@ -1,0 +1,387 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Legacy IPC between processes, over the stand-in: the memory is really shared.
+//
+//     ipc [TEST...]
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda.h"
+#include "test.h"
+
+#define MIB ((size_t)1 << 20)
+#define GIVES(code, call) \
+	do { \
+		CUresult r_ = (call); \
+		CHECK(r_ == (code), "%s: error %d", #call, (int)r_); \
+	} while (0)
+#define CU(call) GIVES(CUDA_SUCCESS, call)
+
+enum { RANKS = 3, HANDLES = 8, LAZY = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS };
+
+// What the processes of a test share.
+static struct shared {
+	_Atomic int step;
+	CUipcMemHandle handle[HANDLES];
+	pid_t pid[RANKS];
+} *shared;
+
+static CUcontext context;
+
+static void start_on(int device)
+{
+	CU(cuInit(0));
+	CU(cuDevicePrimaryCtxRetain(&context, device));
+	CU(cuCtxSetCurrent(context));
+}
+
+static void start(void)
+{
+	start_on(0);
+}
+
+// The processes take turns: step k is begun when all before are done.
+static void wait_step(int step)
+{
+	for (int i = 0; shared->step < step; i++) {
+		CHECK(i < 20000, "step %d never came", step);
+		sleep_ms(1);
+	}
+}
+
+static void done_step(int step)
+{
+	CHECK(shared->step == step - 1, "step is %d", shared->step);
+	shared->step = step;
+}
+
+static uint32_t word(CUdeviceptr p)
+{
+	uint32_t w;
+	CU(cuMemcpyDtoH(&w, p, sizeof w));
+	return w;
+}
+
+static void put(CUdeviceptr p, uint32_t w)
+{
+	CU(cuMemcpyHtoD(p, &w, sizeof w));
+}
+
+static void wait_child(pid_t pid)
+{
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0, "process %d ended with %#x", (int)pid, status);
+}
+
+// run runs ranks, each in a process of its own that has CUDA to itself.
+static void run(int count, void (*const rank[])(void))
+{
+	memset(shared, 0, sizeof *shared);
+	for (int i = 0; i < count; i++) {
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			shared->pid[i] = getpid();
+			rank[i]();
+			exit(0);
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		int status;
+		pid_t pid = wait(&status);
+		CHECK(pid > 0 && status == 0, "process %d ended with %#x", (int)pid, status);
+	}
+}
+
+#define RUN(...) run(sizeof((void (*[])(void)){__VA_ARGS__}) / sizeof(void *), (void (*[])(void)){__VA_ARGS__})
+
+// Small, beside it in the same slab, of one chunk, of several.
+static const size_t sizes[] = {100, 700, 3 * MIB + 5, ((size_t)1 << 30) + 3 * MIB};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void share_export(void)
+{
+	CUdeviceptr p[SIZES];
+	unsigned int capable = 0;
+	start();
+	for (int i = 0; i < SIZES; i++) {
+		CU(cuMemAlloc(&p[i], sizes[i]));
+		CU(cuMemsetD8(p[i], 0, sizes[i]));
+		put(p[i], 1000 + i);
+		put(p[i] + sizes[i] / 4 * 4 - 4, 2000 + i);
+		CU(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p[i]));
+		CHECK(capable == 1);
+		// Any address of an allocation names it.
+		CU(cuIpcGetMemHandle(&shared->handle[i], p[i] + (i % 2 ? 64 : 0)));
+	}
+	CUdeviceptr own;
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&own, shared->handle[0], LAZY));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, p[0]));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&(CUipcMemHandle){{0}}, p[SIZES - 1] + sizes[SIZES - 1]));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p[0]));
+	int before = count_descriptors();
+	done_step(1);
+	wait_step(2);
+	for (int i = 0; i < SIZES; i++) {
+		CHECK(word(p[i]) == 3000u + i, "what the other wrote is %u", word(p[i]));
+		CU(cuMemFree(p[i]));
+	}
+	CHECK(count_descriptors() == before, "%d descriptors, %d before", count_descriptors(), before);
+	done_step(3);
+}
+
+static void share_import(void)
+{
+	CUdeviceptr p[SIZES], base, again;
+	size_t size;
+	start();
+	wait_step(1);
+	int before = count_descriptors();
+	for (int i = 0; i < SIZES; i++) {
+		CU(cuIpcOpenMemHandle(&p[i], shared->handle[i], i % 2 ? 0 : LAZY));
+		CHECK(word(p[i]) == 1000u + i && word(p[i] + sizes[i] / 4 * 4 - 4) == 2000u + i);
+		put(p[i], 3000 + i);
+		CU(cuMemGetAddressRange(&base, &size, p[i] + 64));
+		CHECK(base == p[i] && size == sizes[i], "%#llx of %zu bytes", (unsigned long long)base, size);
+		unsigned int n = 9;
+		CUcontext c;
+		CU(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p[i]));
+		CHECK(n == 0);
+		CU(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p[i]));
+		CHECK(n == 0);
+		CU(cuPointerGetAttribute(&c, CU_POINTER_ATTRIBUTE_CONTEXT, p[i]));
+		CHECK(c == context);
+		GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p[i]));
+		GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p[i], NULL));
+		GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&(CUipcMemHandle){{0}}, p[i]));
+		GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p[i] + 4));
+	}
+	// Whole blocks are shared: the two small ones lie as they do over there.
+	CHECK(count_descriptors() == before, "%d descriptors, %d before", count_descriptors(), before);
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, shared->handle[0], LAZY));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&again, shared->handle[0], 2));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&again, (CUipcMemHandle){{1, 2, 3}}, LAZY));
+	done_step(2);
+	wait_step(3);
+	// The other one has freed it; it is here, and can't be opened any more but
+	// where it is open.
+	for (int i = 0; i < SIZES; i++) {
+		CHECK(word(p[i]) == 3000u + i);
+		CU(cuIpcOpenMemHandle(&again, shared->handle[i], LAZY));
+		CHECK(again == p[i]);
+		CU(cuIpcCloseMemHandle(p[i]));
+		CHECK(word(p[i]) == 3000u + i);
+		CU(cuIpcCloseMemHandle(p[i]));
+		GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p[i]));
+		GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&again, shared->handle[i], LAZY));
+	}
+	CHECK(count_descriptors() == before);
+}
+
+static void test_share(void)
+{
+	RUN(share_export, share_import);
+}
+
+// The exporter is killed; who has it open keeps it.
+static void dies_export(void)
+{
+	CUdeviceptr p;
+	start();
+	CU(cuMemAlloc(&p, MIB * 4));
+	put(p, 77);
+	CU(cuIpcGetMemHandle(&shared->handle[0], p));
+	done_step(1);
+	wait_step(2);
+}
+
+static void dies_import(void)
+{
+	CUdeviceptr p, q;
+	start();
+	wait_step(1);
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	done_step(2);
+	// The parent reaps it.
+	for (int i = 0; kill(shared->pid[0], 0) == 0; i++) {
+		CHECK(i < 20000);
+		sleep_ms(1);
+	}
+	CU(cuIpcOpenMemHandle(&q, shared->handle[0], LAZY));
+	CHECK(q == p && word(p) == 77);
+	CU(cuIpcCloseMemHandle(p));
+	CU(cuIpcCloseMemHandle(p));
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&q, shared->handle[0], LAZY));
+}
+
+static void test_dies(void)
+{
+	RUN(dies_export, dies_import);
+}
+
+// Two devices: memory of one, opened where the other is current.
+static void devices_import(void)
+{
+	CUdeviceptr p;
+	int n = 9;
+	start_on(1);
+	wait_step(1);
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	CHECK(word(p) == 77);
+	CU(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+	CHECK(n == 0);
+	CU(cuIpcCloseMemHandle(p));
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	// It ends with its context.
+	CU(cuDevicePrimaryCtxReset(1));
+	start_on(1);
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
+	done_step(2);
+}
+
+static void test_devices(void)
+{
+	RUN(dies_export, devices_import);
+}
+
+// Many threads of two processes open and close the same few handles, while the
+// processes fork.
+static void *open_close(void *seed)
+{
+	unsigned int s = (unsigned int)(uintptr_t)seed;
+	CU(cuCtxSetCurrent(context));
+	for (int i = 0; i < 60; i++) {
+		CUdeviceptr p[HANDLES];
+		int n = 1 + rand_r(&s) % HANDLES, first = rand_r(&s) % HANDLES;
+		for (int j = 0; j < n; j++) {
+			int k = (first + j) % HANDLES;
+			CU(cuIpcOpenMemHandle(&p[j], shared->handle[k], LAZY));
+			CHECK(word(p[j]) == 500u + k, "%d: %u", k, word(p[j]));
+		}
+		for (int j = 0; j < n; j++)
+			CU(cuIpcCloseMemHandle(p[j]));
+	}
+	return NULL;
+}
+
+static void threads_export(void)
+{
+	CUdeviceptr p[HANDLES];
+	start();
+	for (int i = 0; i < HANDLES; i++) {
+		CU(cuMemAlloc(&p[i], i < 5 ? 1000 : 3 * MIB));
+		put(p[i], 500 + i);
+		CU(cuIpcGetMemHandle(&shared->handle[i], p[i]));
+	}
+	int before = count_descriptors();
+	done_step(1);
+	while (shared->step < 3) {
+		pid_t child = fork();
+		if (child == 0) {
+			// No memory, no connection and no socket of the parent's.
+			GIVES(CUDA_ERROR_NOT_INITIALIZED, cuIpcGetMemHandle(&shared->handle[0], p[0]));
+			_exit(0);
+		}
+		wait_child(child);
+	}
+	CHECK(count_descriptors() == before, "%d descriptors, %d before", count_descriptors(), before);
+	CHECK(word(p[0]) == 500);
+}
+
+static void threads_import(void)
+{
+	pthread_t t[4];
+	start();
+	wait_step(1);
+	int before = count_descriptors();
+	for (size_t i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, open_close, (void *)(uintptr_t)(i + (size_t)getpid())));
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	CHECK(count_descriptors() == before);
+	shared->step++;
+}
+
+static void test_threads(void)
+{
+	RUN(threads_export, threads_import, threads_import);
+}
+
+// What a handle leads to is a socket, that anybody of the container may have
+// opened, or filled with nonsense.
+static void hostile_import(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	char junk[300];
+	CUdeviceptr p;
+	start();
+	wait_step(1);
+	snprintf(a.sun_path, sizeof a.sun_path, "%s/hetcuda-ipc.%d", getenv("HETCUDA_CONTROL"), (int)shared->pid[0]);
+	memset(junk, 0x5a, sizeof junk);
+	for (size_t n = 0; n < sizeof junk; n += 13) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+		CHECK(fd >= 0 && !connect(fd, (void *)&a, sizeof a), "%s", strerror(errno));
+		CHECK(n == 0 || send(fd, junk, n, 0) == (ssize_t)n);
+		if (n == 0)
+			shutdown(fd, SHUT_WR);
+		CHECK(recv(fd, junk, sizeof junk, 0) == 0); // it hangs up
+		memset(junk, 0x5a, sizeof junk);
+		close(fd);
+	}
+	// Handles that somebody has changed: no byte but the unread does any harm.
+	for (size_t i = 8; i < sizeof(CUipcMemHandle); i++) {
+		CUipcMemHandle h = shared->handle[0];
+		h.reserved[i] ^= 0x11;
+		CUresult r = cuIpcOpenMemHandle(&p, h, LAZY);
+		CHECK(r == CUDA_ERROR_INVALID_HANDLE || r == CUDA_ERROR_MAP_FAILED, "byte %zu: %d", i, (int)r);
+	}
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	CHECK(word(p) == 77);
+	done_step(2);
+}
+
+static void test_hostile(void)
+{
+	RUN(dies_export, hostile_import);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} tests[] = {
+	{"share", test_share},
+	{"dies", test_dies},
+	{"devices", test_devices},
+	{"threads", test_threads},
+	{"hostile", test_hostile},
+};
+
+int main(int argc, char **argv)
+{
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+		bool wanted = argc < 2;
+		for (int j = 1; j < argc; j++)
+			wanted |= !strcmp(argv[j], tests[i].name);
+		if (!wanted)
+			continue;
+		double begin = now();
+		tests[i].run();
+		printf("%s: %.2f s\n", tests[i].name, now() - begin);
+		fflush(stdout);
+	}
+	return 0;
+}
