@@ -303,3 +303,50 @@ func replace(name string, data []byte) error {
 	}
 	return os.Rename(name+".new", name)
 }
+
+// Device memory comes back on another GPU of the same model, at its addresses.
+func TestGPUSplitOtherGPU(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.splitToy("-v")
+	c := d.run(ctx, t, s)
+	c.ticksOn(ctx, 1)
+	dir := c.mustCheckpoint(ctx, true)
+	c.waitExit(ctx)
+	c.delete(ctx)
+	s.opts = []oci.SpecOpts{d.withProgram, d.withRealLibrary, d.withGPUs(1), annotated("io.hetgpu.engine", "split")}
+	r := d.restore(ctx, t, s, dir)
+	r.expectGoesOn(ctx, 1)
+	d.expectUsed(t, usual.GPUs[0], 0)
+	if used, err := d.gpu.UsedBytes(usual.GPUs[1].UUID); err != nil || used == 0 {
+		t.Errorf("%d bytes are in use there, %v", used, err)
+	}
+	r.stop(ctx)
+}
+
+// Programs that the driver's own checkpoint refuses, or that wait for one another.
+func TestGPUSplitPrograms(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args  []string
+		ranks int
+	}{
+		"managed memory": {[]string{"-m"}, 1},
+		"collective":     {[]string{"-n", "2", "-c"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := onGPUs(t)
+			ctx := d.testContext(t)
+			s := d.split(spec{args: append([]string{inContainer + "/toy", "-i", "10"}, tc.args...)})
+			c := d.run(ctx, t, s)
+			c.ticksOn(ctx, tc.ranks)
+			dir := c.mustCheckpoint(ctx, false)
+			expectSplit(t, dir)
+			c.expectGoesOn(ctx, tc.ranks)
+			r := d.restore(ctx, t, s, dir)
+			r.expectGoesOn(ctx, tc.ranks)
+			c.expectGoesOn(ctx, tc.ranks)
+			r.stop(ctx)
+			c.stop(ctx)
+		})
+	}
+}
