@@ -34,7 +34,7 @@ enum { PAGE = 4096 };
 
 static enum { NOTHING, UFFD, SIGNAL } way;
 static bool tracks;          // UFFD: writes to what is CLEAN are reported
-static bool forced;          // UFFD, and nothing else will do
+static bool users_only;      // UFFD: system calls that touch what is DEVICE's fail
 static int uffd = -1;        // what the reader reads
 static int stop = -1;        // eventfd: the reader is to let go of uffd
 static bool reading;
@@ -219,6 +219,7 @@ static int open_any(void)
 		int fd = get(sources[i].device, sources[i].flags);
 		if (fd < 0)
 			continue;
+		users_only = sources[i].flags & UFFD_USER_MODE_ONLY;
 		tracks = with(fd, least | UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM) && try_writes(fd);
 		if (tracks)
 			return fd;
@@ -315,7 +316,6 @@ static void close_uffd(void)
 		close(fd); // wakes who waits
 }
 
-// A page that is being watched for a way that is used later.
 bool watch_start(void)
 {
 	static bool tried;
@@ -323,7 +323,7 @@ bool watch_start(void)
 		return way != NOTHING;
 	tried = true;
 	const char *wanted = getenv(HETCUDA_FAULTS_ENV);
-	forced = wanted && !strcmp(wanted, "uffd");
+	bool forced = wanted && !strcmp(wanted, "uffd"); // and nothing else will do
 	int fd = wanted && !strcmp(wanted, "signal") ? -1 : open_any();
 	if (fd >= 0 && start_reader()) {
 		way = UFFD;
@@ -337,8 +337,9 @@ bool watch_start(void)
 		if (way == SIGNAL)
 			atomic_fetch_add(&hetcuda_pages_mine, 1);
 	}
-	hetcuda_log("managed memory is watched by %s", way == UFFD ? tracks ? "userfaultfd" : "userfaultfd, reads only"
-					     : way == SIGNAL ? "signals" : "nobody");
+	hetcuda_log("managed memory is watched by %s%s%s", way == UFFD ? "userfaultfd" : way == SIGNAL ? "signals" : "nobody",
+		    way == UFFD && !tracks ? ", which doesn't tell reads from writes" : "",
+		    way == SIGNAL || users_only ? ", which doesn't serve system calls" : "");
 	return way != NOTHING;
 }
 
