@@ -39,6 +39,7 @@
 #include "counters.h"
 #include "listen.h"
 #include "log.h"
+#include "managed.h"
 #include "memory_free.h"
 #include "overrides.h"
 #include "park.h"
@@ -360,6 +361,8 @@ CUresult hetcuda_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
 	if (!handle || !window_has(address))
 		return REAL(cuIpcGetMemHandle)(handle, address);
+	if (managed_look(address, NULL))
+		return CUDA_ERROR_INVALID_VALUE; // as the driver has it
 	struct handle h = {.magic = HANDLE_MAGIC, .token = token(), .pid = getpid()};
 	CUdevice device = 0;
 	{

@@ -556,6 +556,8 @@ static void test_attributes(void)
 		CU(cuMemGetAddressRange(&base, &size, p + 8));
 		CHECK(base == p && size == both[i]->words * 8);
 		CHECK(cuMemFree(p + 8) == CUDA_ERROR_INVALID_VALUE);
+		CUipcMemHandle handle;
+		CHECK(cuIpcGetMemHandle(&handle, p) == CUDA_ERROR_INVALID_VALUE);
 	}
 	CUdeviceptr p = (uintptr_t)a.p, out;
 	drop(&a);
