@@ -32,6 +32,8 @@ type python struct {
 	Executable string   `json:"executable"`
 	Paths      []string `json:"paths"`
 	Torch      bool     `json:"torch"`
+	// env is for its programs.
+	env []string
 }
 
 // findPython asks the python3 of this host what it consists of.
@@ -50,7 +52,38 @@ print(json.dumps({"executable": sys.executable, "torch": importlib.util.find_spe
 		return nil, fmt.Errorf("ask python3 where it is: %w", err)
 	}
 	p := &python{}
-	return p, json.Unmarshal(out, p)
+	if err := json.Unmarshal(out, p); err != nil {
+		return nil, err
+	}
+	p.findTools()
+	return p, nil
+}
+
+// findTools adds what frameworks compile with while they run.
+func (p *python) findTools() {
+	for _, name := range []string{"gcc", "cc", "nvcc", "ptxas"} {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		for _, name := range []string{program, resolved(program)} {
+			p.Paths = append(p.Paths, filepath.Dir(filepath.Dir(name)))
+		}
+	}
+	p.env = []string{"PATH=" + os.Getenv("PATH")}
+	for _, name := range []string{"CC", "CUDA_HOME", "CUDA_PATH"} {
+		if value := os.Getenv(name); value != "" {
+			p.env = append(p.env, name+"="+value)
+		}
+	}
+}
+
+// resolved is a path without links, as far as that can be told.
+func resolved(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
 }
 
 // mounts makes Python visible in a container, where it is on the host.
@@ -156,7 +189,7 @@ func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}))
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}, p.env...)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)
