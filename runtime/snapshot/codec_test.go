@@ -153,6 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"PID 0", body(func(m *Manifest) { m.Processes[0].NSPIDs = []int{0} }), ErrCorrupt, "PID 0"},
 		{"failed process", body(func(m *Manifest) { m.Processes[0].State = gpuplugin.StateFailed }), ErrCorrupt, "failed"},
 		{"phase without name", body(func(m *Manifest) { m.Phases[0].Name = "" }), ErrCorrupt, "phase"},
+		{"negative stop", body(func(m *Manifest) { m.Version, m.StopSeconds = 2, -1 }), ErrCorrupt, "stopped for"},
 		{"negative time", body(func(m *Manifest) { m.Phases[0].Seconds = -1 }), ErrCorrupt, "phase"},
 		{"file twice", body(func(m *Manifest) { m.Files[1] = m.Files[0] }), ErrCorrupt, "twice"},
 		{"negative size", body(func(m *Manifest) { m.Files[0].Size = -1 }), ErrCorrupt, "size -1"},

@@ -60,6 +60,7 @@ func TestDecodeRefusesSplit(t *testing.T) {
 	}{
 		"version 1 with a reason":         {func(m *Manifest) { *m = *example(); m.EngineReason = "why" }, "version 1 has fields of version 2"},
 		"version 1 with a library":        {func(m *Manifest) { *m = *example(); m.Library = &Library{BuildID: "00"} }, "version 1 has fields"},
+		"version 1 with a stop time":      {func(m *Manifest) { *m = *example(); m.StopSeconds = 0.5 }, "version 1 has fields"},
 		"version 1 with the engine":       {func(m *Manifest) { m.Version = 1 }, "version 1 has fields"},
 		"no library":                      {func(m *Manifest) { m.Library = nil }, "no process, library or memory"},
 		"no memory":                       {func(m *Manifest) { m.Memory = nil }, "no process, library or memory"},

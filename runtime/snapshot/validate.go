@@ -84,6 +84,9 @@ func (m *Manifest) validate() error {
 	if !engineName().MatchString(m.Engine) {
 		return fmt.Errorf("engine %q", m.Engine)
 	}
+	if m.StopSeconds < 0 {
+		return fmt.Errorf("stopped for %v s", m.StopSeconds)
+	}
 	if m.Engine == EngineNone && len(m.Processes) > 0 {
 		return fmt.Errorf("engine %q, and %d processes with GPU state", m.Engine, len(m.Processes))
 	}
