@@ -86,7 +86,21 @@ func TestShortStop(t *testing.T) {
 				t.Errorf("exit status %d, and it sees %q", status, out)
 			}
 		}
-		for _, c := range []*container{c, first, second} {
+		// What was restored is saved as any other, also while it is paused.
+		again := filepath.Join(t.TempDir(), "again")
+		if err := first.task.Pause(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if r := hetgpu[checkpoint.Report](ctx, t, d, "checkpoint", first.id, "--dir", again); r.StopSeconds != 0 {
+			t.Errorf("what was paused before was stopped for %v s", r.StopSeconds)
+		}
+		first.expectStatus(ctx, containerd.Paused)
+		if err := first.task.Resume(ctx); err != nil {
+			t.Fatal(err)
+		}
+		third := d.restoreByCommand(ctx, t, again, newID(t))
+		expectWentOn(t, third.stdout.waitMore(ctx, t, 3), after)
+		for _, c := range []*container{c, first, second, third} {
 			c.stop(ctx)
 			c.remove()
 		}
@@ -158,7 +172,7 @@ func TestShortStopLayout(t *testing.T) {
 		ours := d.restoreByCommand(ctx, t, dir, newID(t))
 		expectWentOn(t, ours.stdout.waitMore(ctx, t, 3), after)
 
-		d.ctr(ctx, t, "images", "import", "--no-unpack", pack(ctx, t, dir))
+		d.ctr(ctx, t, "images", "import", pack(ctx, t, dir))
 		if got, err := d.Client.GetImage(ctx, ref); err != nil || got.Target().Digest.String() != r.Digest {
 			t.Fatalf("imported %v, %v; want %s", got, err, r.Digest)
 		}
@@ -400,4 +414,102 @@ func TestShortStopAttach(t *testing.T) {
 		t.Errorf("the log has %q, %v", data, err)
 	}
 	d.expectNothingLeft(t)
+}
+
+// documented are the commands of a document, in its order.
+func documented(t *testing.T, file, of string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for line := range strings.Lines(string(data)) {
+		command, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "    "), "  #")
+		if strings.HasPrefix(line, "    ") && (of == "" || strings.Contains(command, of)) {
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
+// What docs/cli.md and the README tell people to run does what they say.
+func TestShortStopDocumented(t *testing.T) {
+	skipOnStock(t, "it has no such command")
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		for file, of := range map[string]string{"docs/cli.md": "", "README.md": "/srv/snap2"} {
+			t.Run(file, func(t *testing.T) {
+				ctx := d.testContext(t)
+				s := counting("-m", "4", "-f", "/data")
+				s.id = "job"
+				c := d.run(ctx, t, s)
+				c.stdout.waitMore(ctx, t, 1)
+				t.Cleanup(func() {
+					ctx, cancel := d.cleanupContext()
+					defer cancel()
+					d.removeJobs(ctx, t)
+				})
+				commands := documented(t, file, of)
+				if len(commands) < 2 {
+					t.Fatalf("only %q", commands)
+				}
+				srv := t.TempDir()
+				for _, command := range commands {
+					if strings.HasPrefix(command, "ctr task delete job") {
+						c.waitExit(ctx)
+					}
+					script := "export CONTAINERD_ADDRESS=" + d.Address() + " CONTAINERD_NAMESPACE=" + d.Namespace + "\n" + strings.ReplaceAll(command, "/srv", srv)
+					if out, err := d.Exec(ctx, "sh", "-c", script); err != nil {
+						t.Fatalf("%s: %v\n%s", command, err, out)
+					}
+				}
+				for _, id := range d.jobs(ctx, t) {
+					d.expectRuns(ctx, t, id)
+				}
+				d.removeJobs(ctx, t)
+				d.expectNothingLeft(t)
+			})
+		}
+	})
+}
+
+// jobs are the containers of the documents.
+func (d *daemon) jobs(ctx context.Context, t *testing.T) []string {
+	t.Helper()
+	all, err := d.Client.Containers(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range all {
+		if strings.HasPrefix(c.ID(), "job") {
+			ids = append(ids, c.ID())
+		}
+	}
+	return ids
+}
+
+func (d *daemon) removeJobs(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, id := range d.jobs(ctx, t) {
+		if err := d.removeContainer(ctx, id); err != nil {
+			t.Errorf("remove %s: %v", id, err)
+		}
+	}
+}
+
+// expectRuns fails unless a container runs, whoever reads its output.
+func (d *daemon) expectRuns(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	c, err := d.Client.LoadContainer(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := c.Task(ctx, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", id, err)
+	}
+	if st, err := task.Status(ctx); err != nil || st.Status != containerd.Running {
+		t.Errorf("%s is %s, %v", id, st.Status, err)
+	}
 }
