@@ -5,13 +5,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
 const (
@@ -22,6 +26,8 @@ const (
 	maxZeros = 0.51
 	// slab is what libhetcuda cuts small allocations from.
 	slab = 2 << 20
+	// maxStop is how long a container may stand still, in seconds (issue 3).
+	maxStop = 1.2
 	// speedRounds is how often each engine's speed is measured, in turns.
 	speedRounds = 3
 	// maxSlower is how much slower a training step may be (issue 3).
@@ -86,6 +92,100 @@ func halfZeros(ctx context.Context, t *test) (string, error) {
 		return "", errors.New(detail)
 	}
 	return detail, l.more(ctx, warmup)
+}
+
+// shortStop saves a container by "hetgpu checkpoint", which lets it go on as soon
+// as its state is captured, and restores it by "hetgpu restore" beside itself.
+func shortStop(mib int) func(ctx context.Context, t *test) (string, error) {
+	return func(ctx context.Context, t *test) (string, error) {
+		if t.gpu.machine != nil {
+			mib /= 16 // its GPU is one thread
+		}
+		l, err := t.start(ctx, 1, "-i", "0", "-b", t.memory(mib))
+		if err != nil {
+			return "", err
+		}
+		dir := t.directory("snapshot")
+		warm(ctx, mib+mib/5)
+		before := l.last()
+		gap := t.longestGap(ctx, l)
+		start := time.Now()
+		out, err := t.hetgpu(ctx, "checkpoint", l.ID, "--dir", dir, "--json")
+		total := time.Since(start)
+		if err != nil {
+			return "", err
+		}
+		if err := l.more(ctx, warmup); err != nil {
+			return "", fmt.Errorf("the original after the checkpoint: %w", err)
+		}
+		seen := gap()
+		var result struct {
+			Engine string           `json:"engine"`
+			Stop   float64          `json:"stop_seconds"`
+			Bytes  int64            `json:"bytes"`
+			Phases []snapshot.Phase `json:"phases"`
+		}
+		if err := json.Unmarshal([]byte(out), &result); err != nil {
+			return "", fmt.Errorf("%w in %q", err, out)
+		}
+		id := t.id("short")
+		t.cleanup(func(ctx context.Context) error { return t.removeContainer(ctx, id) })
+		start = time.Now()
+		if _, err := t.hetgpu(ctx, "restore", "--id", id, dir); err != nil {
+			return "", err
+		}
+		restored := time.Since(start)
+		copied, err := t.attach(ctx, id, l)
+		if err != nil {
+			return "", err
+		}
+		if err := errors.Join(copied.more(ctx, warmup), copied.wentOn(before, false)); err != nil {
+			return "", err
+		}
+		verdict := "met"
+		if result.Stop > maxStop {
+			verdict = "missed"
+		}
+		return fmt.Sprintf("%s MiB, engine %s: stopped for %.2f s by the shim's account, at most %.1f: %s; longest gap between two outputs %.2f s (a tick takes %.2f s); the command %s, %.2f GiB; restore %s. Phases: %s",
+			t.memory(mib), result.Engine, result.Stop, maxStop, verdict, seen.longest, seen.usual, seconds(total), float64(result.Bytes)/(1<<30), seconds(restored),
+			phaseList([]Sample{{CheckpointPhases: result.Phases}}, func(s Sample) phases { return s.CheckpointPhases })), nil
+	}
+}
+
+// hetgpu runs our command against the suite's containerd.
+func (t *test) hetgpu(ctx context.Context, args ...string) (string, error) {
+	return t.d.Exec(ctx, "hetgpu", append(args, "--address", t.d.Address(), "--namespace", t.d.Namespace)...)
+}
+
+// gaps are between the lines of a program, in seconds.
+type gaps struct{ longest, usual float64 }
+
+// longestGap watches the output of a program until the returned function is
+// called.
+func (t *test) longestGap(ctx context.Context, l *load) func() gaps {
+	ctx, cancel := context.WithCancel(ctx)
+	times := make(chan []float64, 1)
+	go func() {
+		var all []float64
+		last, n := time.Now(), len(l.Out.Lines())
+		// It ends with the context, and says nothing of why.
+		_ = l.Out.Wait(ctx, "the end of the watch", func(lines []string) (bool, error) {
+			if len(lines) > n {
+				all = append(all, time.Since(last).Seconds())
+				last, n = time.Now(), len(lines)
+			}
+			return false, nil
+		})
+		times <- all
+	}()
+	return func() gaps {
+		cancel()
+		all := <-times
+		if len(all) == 0 {
+			return gaps{}
+		}
+		return gaps{longest: slices.Max(all), usual: rig.Median(all)}
+	}
 }
 
 // memoryFiles is the size of a snapshot's files of device memory.
