@@ -89,13 +89,15 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
-	told, err := openProgress(r.Path)
-	if err != nil {
-		return err
+	told := &progress{}
+	if opts.short {
+		if told, err = openProgress(r.Path); err != nil {
+			return err
+		}
+		defer told.close(r.Path)
+		end := watch(ctx, filepath.Join(r.Path, shortstop.ProgressName), abandon)
+		defer end()
 	}
-	defer told.close(r.Path)
-	end := watch(ctx, filepath.Join(r.Path, shortstop.ProgressName), abandon)
-	defer end()
 	if s.configErr != nil {
 		return s.configErr
 	}
@@ -163,7 +165,9 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 type checkpointOptions struct {
 	dump    runc.Dump
 	timeout time.Duration
-	// Options has what only `hetgpu checkpoint` can want.
+	// short says that `hetgpu checkpoint` sent them, and Options has what only
+	// it can want.
+	short bool
 	shortstop.Options
 }
 
@@ -176,6 +180,7 @@ func (c *container) checkpointOptions(r *taskapi.CheckpointTaskRequest) (checkpo
 		if err := typeurl.UnmarshalTo(r.Options, &o.Options); err != nil {
 			return o, fmt.Errorf("checkpoint options: %w", err)
 		}
+		o.short = true
 		if o.Timeout > 0 {
 			o.timeout = o.Timeout
 		}
