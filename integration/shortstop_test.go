@@ -262,6 +262,38 @@ func TestShortStopRefused(t *testing.T) {
 	})
 }
 
+// A root without a writable layer of its own is refused, with what to do.
+func TestShortStopNotOverlay(t *testing.T) {
+	skipOnStock(t, "it has no such command")
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		id := newID(t)
+		t.Cleanup(func() {
+			ctx, cancel := d.cleanupContext()
+			defer cancel()
+			if err := d.removeContainer(ctx, id); err != nil {
+				t.Error(err)
+			}
+		})
+		d.ctr(ctx, t, "run", "--detach", "--runtime", *runtimeName, "--snapshotter", "native", testbed.ImageName, id, "counter")
+		c := d.attach(ctx, t, id)
+		after := c.stdout.waitMore(ctx, t, 3)[0]
+		dir := filepath.Join(t.TempDir(), "snapshot")
+		expectText(t, d.cli(ctx, t, 1, d.daemonArgs("checkpoint", id, "--dir", dir)...), "no overlay", "--no-rw")
+		c.stdout.waitMore(ctx, t, 3)
+		if r := hetgpu[checkpoint.Report](ctx, t, d, "checkpoint", id, "--dir", dir, "--no-rw"); r.StopSeconds <= 0 || r.LayerBytes != 0 {
+			t.Errorf("%+v", r)
+		}
+		restored := d.restoreByCommand(ctx, t, dir, newID(t))
+		expectWentOn(t, restored.stdout.waitMore(ctx, t, 3), after)
+		for _, c := range []*container{c, restored} {
+			c.stop(ctx)
+			c.remove()
+		}
+		d.expectNothingLeft(t)
+	})
+}
+
 // A restore that can't be done leaves nothing, and says why.
 func TestShortStopRestoreRefused(t *testing.T) {
 	skipOnStock(t, "it has no such command")

@@ -74,6 +74,9 @@ func (p printer) manifest(m *snapshot.Manifest) {
 	if options := options(m.Options); options != "" {
 		p.line("options", "%s", options)
 	}
+	if m.StopSeconds > 0 {
+		p.line("stopped", "%.3f s", m.StopSeconds)
+	}
 	total := 0.0
 	for _, phase := range m.Phases {
 		p.line("phase", "%-20s %8.3f s", plain(phase.Name), phase.Seconds)
