@@ -350,3 +350,30 @@ func TestGPUSplitPrograms(t *testing.T) {
 		})
 	}
 }
+
+// Processes that share device memory by legacy IPC are saved as a whole: it is
+// stored once, and shared again.
+func TestGPUSplitLegacyIPC(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-n", "2", "-b", "3000000", "-p", "keep"}})
+	c := d.run(ctx, t, s)
+	c.ticksOn(ctx, 2)
+	dir := c.mustCheckpoint(ctx, false)
+	c.expectGoesOn(ctx, 2)
+	const once = 4 << 20 // of each rank, in chunks of 2 MiB
+	if m := expectSplit(t, dir); m.Split() != 2 || m.Memory.Bytes != 2*once {
+		t.Errorf("%d processes are split, memory %+v", m.Split(), m.Memory)
+	}
+	for range 2 {
+		r := d.restore(ctx, t, s, dir)
+		r.expectGoesOn(ctx, 2)
+		// And is saved once more, and goes on from there.
+		dir = r.mustCheckpoint(ctx, true)
+		r.waitExit(ctx)
+		r.delete(ctx)
+		r.remove()
+	}
+	c.expectGoesOn(ctx, 2)
+	c.stop(ctx)
+}

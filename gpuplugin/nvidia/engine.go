@@ -138,7 +138,7 @@ func (e *Engine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
 		return err
 	}
 	// Prepare has asked when calls could still be made.
-	err := e.cfg.sharing.Check(ctx, procs)
+	err := e.checkSharing(ctx, procs)
 	if err == nil {
 		err = errors.Join(each(ctx, procs, "checkpoint", e.suspendOne)...)
 	}

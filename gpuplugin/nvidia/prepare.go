@@ -37,7 +37,17 @@ func (e *Engine) Prepare(ctx context.Context, procs []gpuplugin.Process) error {
 			errs = append(errs, &gpuplugin.ProcessError{PID: p.PID, Op: "prepare", Err: err})
 		}
 	}
-	return errors.Join(append(errs, e.cfg.sharing.Check(ctx, procs))...)
+	return errors.Join(append(errs, e.checkSharing(ctx, procs))...)
+}
+
+// checkSharing asks about the processes whose memory the driver saves. What split
+// ones share the library knows: parking them shows it.
+func (e *Engine) checkSharing(ctx context.Context, procs []gpuplugin.Process) error {
+	procs = slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return p.Split })
+	if len(procs) == 0 {
+		return nil
+	}
+	return e.cfg.sharing.Check(ctx, procs)
 }
 
 func refuseDriver(version string) error {

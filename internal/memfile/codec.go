@@ -216,7 +216,7 @@ func eachField(message []byte, visit func(number protowire.Number, value []byte)
 }
 
 func decodeChunk(m *indexpb.Chunk) (Chunk, error) {
-	c := Chunk{ID: m.GetId(), Address: m.GetAddress(), Size: m.GetSize()}
+	c := Chunk{ID: m.GetId(), Address: m.GetAddress(), Size: m.GetSize(), Shared: m.GetShared()}
 	places, offsets, digests := m.GetPlaces(), m.GetOffsets(), m.GetDigests()
 	if c.Size == 0 || c.Size%Align != 0 || c.Size > MaxMemory {
 		return c, fmt.Errorf("%d bytes", c.Size)
@@ -265,7 +265,7 @@ func (x *Index) message() *indexpb.Index {
 }
 
 func (c *Chunk) message() *indexpb.Chunk {
-	m := &indexpb.Chunk{Id: c.ID, Address: c.Address, Size: c.Size, Device: c.Device[:]}
+	m := &indexpb.Chunk{Id: c.ID, Address: c.Address, Size: c.Size, Device: c.Device[:], Shared: c.Shared}
 	m.Places = make([]uint32, 0, len(c.Blocks))
 	m.Digests = make([]byte, 0, len(c.Blocks)*DigestSize)
 	for _, b := range c.Blocks {
@@ -293,7 +293,7 @@ func (x *Index) validate() error {
 		}
 		files[f.Path()] = true
 	}
-	chunks, memory := 0, uint64(0)
+	chunks, memory, shared := 0, uint64(0), map[uint32]*Chunk{}
 	for i, p := range x.Processes {
 		if chunks += len(p.Chunks); chunks > MaxChunks {
 			return fmt.Errorf("more than %d chunks", MaxChunks)
@@ -302,12 +302,25 @@ func (x *Index) validate() error {
 			return fmt.Errorf("process %d: %w", i, err)
 		}
 		for j := range p.Chunks {
-			if memory += p.Chunks[j].Size; memory > MaxMemory {
+			c := &p.Chunks[j]
+			if memory += c.Size; memory > MaxMemory {
 				return fmt.Errorf("more than %d bytes of memory", uint64(MaxMemory))
 			}
+			if c.Shared == 0 {
+				continue
+			}
+			if first := shared[c.Shared]; first != nil && !first.sameAs(c) {
+				return fmt.Errorf("process %d: chunk %d is not the memory that it is said to be", i, c.ID)
+			}
+			shared[c.Shared] = c
 		}
 	}
 	return nil
+}
+
+// sameAs tells whether two chunks can be the same memory.
+func (c *Chunk) sameAs(other *Chunk) bool {
+	return c.Size == other.Size && c.Device == other.Device && slices.Equal(c.Blocks, other.Blocks)
 }
 
 func (p *Process) validate(files []DataFile) error {

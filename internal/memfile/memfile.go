@@ -78,6 +78,9 @@ type Chunk struct {
 	Device UUID
 	// Blocks are all of it, in order.
 	Blocks []Block
+	// Shared is 0 for memory that one process has. Several have the chunks with
+	// the same number: they are the same memory.
+	Shared uint32
 }
 
 // BlockLen is the length of block i.
@@ -147,9 +150,14 @@ type Sizes struct {
 // Sizes adds up.
 func (x *Index) Sizes() Sizes {
 	var s Sizes
+	seen := map[uint32]bool{0: false}
 	for _, p := range x.Processes {
 		for i := range p.Chunks {
 			c := &p.Chunks[i]
+			if seen[c.Shared] {
+				continue
+			}
+			seen[c.Shared] = c.Shared != 0
 			s.Memory += c.Size
 			for j, b := range c.Blocks {
 				switch {

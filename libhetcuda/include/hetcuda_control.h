@@ -92,13 +92,23 @@ struct hetcuda_hello {
 	char build[40];    /* its build id in hexadecimal: a restored process needs the same file */
 };
 
+/*
+ * Memory that several processes have is a chunk of each. Which of them are the
+ * same the peer has to find out, from all processes that share: the descriptors
+ * don't tell, but what is written through one can be read through the other.
+ */
+enum hetcuda_chunk_flags {
+	HETCUDA_EXPORTED = 1, /* another process may have it too */
+	HETCUDA_IMPORTED = 2, /* another process has made it */
+};
+
 /* One piece of device memory. */
 struct hetcuda_chunk {
 	uint64_t id;      /* the process's number for it; never used twice */
 	uint64_t address; /* where it is mapped, 0 for one that is not mapped anywhere */
 	uint64_t size;    /* a multiple of the device's granularity */
 	uint8_t device[16]; /* CUuuid */
-	uint32_t flags;   /* 0 */
+	uint32_t flags;   /* hetcuda_chunk_flags; not looked at in UNPARK */
 	uint32_t reserved;
 };
 

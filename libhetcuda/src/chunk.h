@@ -41,9 +41,9 @@ struct chunk {
 	struct mapping own; // of memory of cuMemAlloc: the only one
 
 	bool parkable; // in the list of all; else the driver's own checkpoint carries it
-	bool exported; // by the program: another process may have it
+	bool shared;   // another process may have it, by a descriptor
 	bool imported; // another process made it
-	bool shared;   // by us (ipc.c): another process may have it
+	bool counted;  // among those whose sharing can't be followed (counters.h)
 	bool parked;
 	bool taken; // imported again by the UNPARK that is under way
 

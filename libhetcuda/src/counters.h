@@ -11,8 +11,8 @@
 
 struct counters {
 	_Atomic int64_t managed;  // live allocations of cuMemAllocManaged
-	_Atomic int64_t imported; // live handles of other processes' memory
-	_Atomic int64_t exported; // live handles that the program gave out
+	_Atomic int64_t imported; // live handles of other processes' memory that we can't park
+	_Atomic int64_t exported; // live handles that the program gave out, in ways that we can't follow
 	_Atomic uint64_t driver;  // allocations that the driver served in our place
 	_Atomic uint64_t host;    // pinned host allocations made
 	_Atomic int64_t ipc;      // open handles of the driver's own IPC

@@ -96,15 +96,11 @@ static int by_id(const void *a, const void *b)
 static int sharing(char *text)
 {
 	int64_t imported = COUNTED(imported), exported = COUNTED(exported), ipc = COUNTED(ipc), events = COUNTED(events);
-	for (struct chunk *c = chunks; c; c = c->next) {
-		imported += c->imported;
-		exported += c->shared;
-	}
 	if (ipc || events)
 		say(text, "the process has %lld memory handles and %lld events of other processes open that are the driver's (cuIpcOpenMemHandle, cuIpcOpenEventHandle)",
 		    (long long)ipc, (long long)events);
 	else if (imported || exported)
-		say(text, "the process shares device memory with others: %lld pieces imported, %lld exported",
+		say(text, "the process shares device memory with others in ways that can't be followed: %lld pieces imported, %lld exported",
 		    (long long)imported, (long long)exported);
 	else
 		return 0;
@@ -170,6 +166,7 @@ int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *
 		return failed(r, text, "cuMemExportToShareableHandle", c);
 	fcntl(*fd, F_SETFD, FD_CLOEXEC);
 	*out = (struct hetcuda_chunk){.id = c->id, .address = c->mappings ? c->mappings->address : 0, .size = c->size};
+	out->flags = (c->shared ? HETCUDA_EXPORTED : 0) | (c->imported ? HETCUDA_IMPORTED : 0);
 	memcpy(out->device, uuid.bytes, sizeof out->device);
 	return 0;
 }

@@ -32,6 +32,30 @@ static struct chunk *hold(CUmemGenericAllocationHandle handle)
 	return c;
 }
 
+// count_sharing and uncount keep the count of memory that is shared in ways that
+// parking can't follow. Lock: held.
+static void count_sharing(struct chunk *c)
+{
+	if (c->counted)
+		return;
+	c->counted = true;
+	if (c->imported)
+		COUNT(imported);
+	else
+		COUNT(exported);
+}
+
+static void uncount(struct chunk *c)
+{
+	if (!c->counted)
+		return;
+	c->counted = false;
+	if (c->imported)
+		UNCOUNT(imported);
+	else
+		UNCOUNT(exported);
+}
+
 // unused tells whether nothing needs a chunk any more; then it is in no list
 // any more either, and the caller's to destroy. Lock: held.
 static bool unused(struct chunk *c)
@@ -40,10 +64,7 @@ static bool unused(struct chunk *c)
 		return false;
 	if (c->parkable)
 		chunk_leave(c);
-	if (c->exported)
-		UNCOUNT(exported);
-	if (c->imported)
-		UNCOUNT(imported);
+	uncount(c);
 	return true;
 }
 
@@ -67,6 +88,8 @@ static void fix(struct chunk *c)
 	c->parkable = false;
 	chunk_leave(c);
 	COUNT(fixed);
+	if (c->shared || c->imported)
+		count_sharing(c);
 }
 
 // enter gives a new chunk to the program.
@@ -187,12 +210,23 @@ CUresult hetcuda_cuMemExportToShareableHandle(void *shareable, CUmemGenericAlloc
 		r = REAL(cuMemExportToShareableHandle)(shareable, c->handle, type, flags);
 	if (r == CUDA_SUCCESS) {
 		BOOKS();
-		if (!c->exported)
-			COUNT(exported);
-		c->exported = true;
+		c->shared = true;
+		if (!c->parkable || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+			count_sharing(c);
 	}
 	let_go(c);
 	return r;
+}
+
+// importable returns the device of memory that was imported and that can be
+// parked, or -1.
+static CUdevice importable(CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type)
+{
+	CUmemAllocationProp prop;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    REAL(cuMemGetAllocationPropertiesFromHandle)(&prop, handle) != CUDA_SUCCESS || !can_park(&prop, 0))
+		return -1;
+	return prop.location.id;
 }
 
 CUresult hetcuda_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
@@ -208,11 +242,27 @@ CUresult hetcuda_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 	}
 	c->id = new_id();
 	c->imported = true;
-	COUNT(imported);
+	c->device = importable(c->handle, type);
+	{
+		BOOKS();
+		count_sharing(c);
+	}
 	r = enter(c, handle);
 	if (r != CUDA_SUCCESS)
 		UNCOUNT(imported);
 	return r;
+}
+
+// sized notes how large memory is that was imported, which shows only when it is
+// mapped. From then on it can be parked. Lock: held.
+static void sized(struct chunk *c, size_t size, size_t offset)
+{
+	if (!c->imported || c->size > 0 || offset != 0 || c->device < 0)
+		return;
+	c->size = size;
+	c->parkable = true;
+	chunk_enter(c);
+	uncount(c);
 }
 
 // link_mapping and unlink_mapping are for both lists that a mapping is in.
@@ -254,6 +304,7 @@ CUresult hetcuda_cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmem
 		m->size = size;
 		m->offset = offset;
 		BOOKS();
+		sized(c, size, offset);
 		link_mapping(m);
 	} else {
 		free(m);

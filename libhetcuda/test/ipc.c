@@ -35,6 +35,8 @@ static struct shared {
 	_Atomic int step;
 	CUipcMemHandle handle[HANDLES];
 	pid_t pid[RANKS];
+	_Atomic uint32_t written;
+	_Atomic int opened;
 } *shared;
 
 static CUcontext context;
@@ -84,8 +86,8 @@ static void wait_child(pid_t pid)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0, "process %d ended with %#x", (int)pid, status);
 }
 
-// run runs ranks, each in a process of its own that has CUDA to itself.
-static void run(int count, void (*const rank[])(void))
+// begin starts ranks, each in a process of its own that has CUDA to itself.
+static void begin(int count, void (*const rank[])(void))
 {
 	memset(shared, 0, sizeof *shared);
 	for (int i = 0; i < count; i++) {
@@ -98,11 +100,21 @@ static void run(int count, void (*const rank[])(void))
 			exit(0);
 		}
 	}
+}
+
+static void reap(int count)
+{
 	for (int i = 0; i < count; i++) {
 		int status;
 		pid_t pid = wait(&status);
 		CHECK(pid > 0 && status == 0, "process %d ended with %#x", (int)pid, status);
 	}
+}
+
+static void run(int count, void (*const rank[])(void))
+{
+	begin(count, rank);
+	reap(count);
 }
 
 #define RUN(...) run(sizeof((void (*[])(void)){__VA_ARGS__}) / sizeof(void *), (void (*[])(void)){__VA_ARGS__})
@@ -357,6 +369,103 @@ static void test_hostile(void)
 	RUN(dies_export, hostile_import);
 }
 
+// Three processes, of which two have opened the memory of the first, are parked
+// and get it back, in every order; with their own descriptors or, as after a
+// restore, all with the first one's.
+static void park_export(void)
+{
+	CUdeviceptr p[2];
+	start();
+	CU(cuMemAlloc(&p[0], 100));
+	CU(cuMemAlloc(&p[1], 5 * MIB));
+	for (int i = 0; i < 2; i++)
+		CU(cuIpcGetMemHandle(&shared->handle[i], p[i]));
+	done_step(1);
+	for (uint32_t n = 1; shared->step < 100; n++) {
+		put(p[0], n);
+		put(p[1] + 4 * MIB, n);
+		CHECK(word(p[1] + 4 * MIB) == n);
+		shared->written = n;
+		sleep_ms(1);
+	}
+}
+
+static void park_import(void)
+{
+	CUdeviceptr p[2], q;
+	start();
+	wait_step(1);
+	for (int i = 0; i < 2; i++)
+		CU(cuIpcOpenMemHandle(&p[i], shared->handle[i], LAZY));
+	shared->opened++;
+	while (shared->step < 100) {
+		for (int i = 0; i < 2; i++) {
+			uint32_t before = shared->written, w = word(p[i] + (i ? 4 * MIB : 0));
+			CHECK(w >= before && w <= shared->written + 1, "%u, after %u was written", w, before);
+		}
+		CU(cuIpcOpenMemHandle(&q, shared->handle[1], LAZY));
+		CHECK(q == p[1]);
+		CU(cuIpcCloseMemHandle(q));
+		sleep_ms(1);
+	}
+}
+
+static const int orders[6][RANKS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+// adopt puts descriptors of the exporter's into another's parcel.
+static void adopt(const struct parcel *from, struct parcel *to)
+{
+	unsigned int imported = 0;
+	for (uint32_t i = 0; i < to->count; i++) {
+		if (!(to->chunks[i].flags & HETCUDA_IMPORTED))
+			continue;
+		for (uint32_t j = 0; j < from->count; j++) {
+			if (from->chunks[j].size == to->chunks[i].size) {
+				CHECK(from->chunks[j].flags == HETCUDA_EXPORTED);
+				CHECK(dup2(from->fds[j], to->fds[i]) == to->fds[i]);
+				imported++;
+			}
+		}
+	}
+	CHECK(imported == 2, "%u", imported);
+}
+
+static void test_park(void)
+{
+	begin(RANKS, (void (*[])(void)){park_export, park_import, park_import});
+	while (shared->opened < 2)
+		sleep_ms(1);
+	for (int round = 0; round < 72; round++) {
+		const int *in = orders[round % 6], *out = orders[round / 6 % 6];
+		struct parcel parcel[RANKS];
+		int fd[RANKS];
+		for (int i = 0; i < RANKS; i++) {
+			fd[i] = dial(shared->pid[i]);
+			CHECK(ask(fd[i], HETCUDA_HOLD, 5000, 0).status == 0);
+		}
+		for (int k = 0; k < RANKS; k++) {
+			int i = in[k];
+			int status = ask_park(fd[i], 5000, &parcel[i]);
+			CHECK(status == 0 && parcel[i].count == 2, "%d, %u chunks", status, parcel[i].count);
+			CHECK(ask(fd[i], HETCUDA_COMMIT, 0, 0).status == 0);
+		}
+		for (int i = 1; i < RANKS && round >= 36; i++)
+			adopt(&parcel[0], &parcel[i]);
+		for (int k = 0; k < RANKS; k++)
+			CHECK(ask_unpark(fd[out[k]], &parcel[out[k]], 64).status == 0);
+		uint32_t before = shared->written;
+		for (int i = 0; i < RANKS; i++) {
+			drop_parcel(&parcel[i]);
+			CHECK(ask(fd[i], HETCUDA_RELEASE, 0, 0).status == 0);
+			close(fd[i]);
+		}
+		while (shared->written < before + 3)
+			sleep_ms(1);
+	}
+	shared->step = 100;
+	reap(RANKS);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -366,6 +475,7 @@ static const struct {
 	{"devices", test_devices},
 	{"threads", test_threads},
 	{"hostile", test_hostile},
+	{"park", test_park},
 };
 
 int main(int argc, char **argv)

@@ -186,7 +186,9 @@ func (m *Mover) Park(ctx context.Context, dir string, pid int, name string) (nvi
 	for i, c := range chunks {
 		uuid := uuidOf(c.Device)
 		p.pieces = append(p.pieces, piece{chunk: c, device: uuid, fd: fds[i]})
-		parked.Bytes[uuid] += c.Size
+		if c.Flags&hetcuda.Imported == 0 { // it counts where it was made
+			parked.Bytes[uuid] += c.Size
+		}
 	}
 	// From here on what the process does is waited for, or its memory would be
 	// lost between the two.

@@ -65,7 +65,14 @@ func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) (err error)
 		l.files = append(l.files, f)
 	}
 	defer memfile.CloseAll(l.files)
-	if err := inParallel(indices(l.parcels), func(i int) error { return l.allocate(ctx, i, devices) }); err != nil {
+	for i := range l.parcels {
+		l.pieces(i, devices)
+	}
+	unite(l.index, l.parcels)
+	if err := inParallel(l.parcels, func(p *parcel) error { return l.mover.create(ctx, p) }); err != nil {
+		return err
+	}
+	if err := inParallel(l.parcels, (*parcel).lend); err != nil {
 		return err
 	}
 	byDevice, err := cut(ctx, l.mover, l.parcels)
@@ -106,8 +113,8 @@ func openData(dir string, want memfile.DataFile) (*os.File, error) {
 	return f, nil
 }
 
-// allocate makes the memory of process i.
-func (l *load) allocate(ctx context.Context, i int, devices gpuplugin.DeviceMap) error {
+// pieces says what memory process i has.
+func (l *load) pieces(i int, devices gpuplugin.DeviceMap) {
 	p := l.parcels[i]
 	for _, c := range l.index.Processes[i].Chunks {
 		uuid := uuidOf(c.Device)
@@ -119,7 +126,6 @@ func (l *load) allocate(ctx context.Context, i int, devices gpuplugin.DeviceMap)
 			device: uuid, fd: -1,
 		})
 	}
-	return l.mover.create(ctx, p)
 }
 
 // create makes the memory of a parcel's pieces, and descriptors of it.
@@ -132,6 +138,9 @@ func (m *Mover) create(ctx context.Context, p *parcel) error {
 			return context.Cause(ctx)
 		}
 		piece := &p.pieces[j]
+		if piece.same != nil {
+			continue
+		}
 		d := p.views[piece.view].device
 		h, err := d.Create(piece.chunk.Size)
 		if err != nil {

@@ -408,6 +408,9 @@ type piece struct {
 	offset uint64
 	// address is where it can be read, 0 for nowhere.
 	address uint64
+	// same is the piece of another process that is the same memory, and that
+	// stands for it; nil for one that stands for itself.
+	same *piece
 }
 
 // free fails for a parcel that is used. Mover.mu: held.
@@ -456,7 +459,7 @@ func (p *parcel) repoint() {
 	for i := range p.pieces {
 		piece := &p.pieces[i]
 		piece.address = 0
-		if len(areas) > 0 {
+		if len(areas) > 0 && piece.same == nil {
 			piece.address = areas[piece.view].base + piece.offset
 		}
 	}
@@ -483,6 +486,9 @@ func (p *parcel) copyArea(view *area) (*area, error) {
 
 // mapAll maps the memory of parcels so that it can be read.
 func (m *Mover) mapAll(ctx context.Context, parcels []*parcel) error {
+	if err := m.identify(ctx, parcels); err != nil {
+		return err
+	}
 	return inParallel(parcels, func(p *parcel) error {
 		if len(p.views) > 0 || p.duplicated {
 			return nil
@@ -505,6 +511,9 @@ func (m *Mover) mapOne(ctx context.Context, p *parcel) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if p.pieces[i].same != nil {
+			continue
+		}
 		a := p.views[p.pieces[i].view]
 		h, err := a.device.Import(p.pieces[i].fd)
 		if err != nil {
@@ -522,6 +531,9 @@ func (m *Mover) makeViews(ctx context.Context, p *parcel) error {
 	sizes, index := map[string]uint64{}, map[string]int{}
 	var order []string
 	for i := range p.pieces {
+		if p.pieces[i].same != nil {
+			continue
+		}
 		uuid := p.pieces[i].device
 		if _, ok := index[uuid]; !ok {
 			index[uuid] = len(order)

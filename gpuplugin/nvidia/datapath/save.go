@@ -107,6 +107,10 @@ func (s *save) run(ctx context.Context, parent string) error {
 	if err := s.mover.mapAll(ctx, s.parcels); err != nil {
 		return err
 	}
+	shared, err := sharedIn(s.parcels)
+	if err != nil {
+		return err
+	}
 	s.progress.enter(phaseScan)
 	byDevice, err := s.scan(ctx)
 	if err != nil {
@@ -118,6 +122,7 @@ func (s *save) run(ctx context.Context, parent string) error {
 		}
 	}
 	s.plan(byDevice)
+	shared.enter(s.index)
 	s.progress.enter(phaseCopy)
 	if err := s.create(ctx); err != nil {
 		return err
@@ -192,6 +197,9 @@ func cut(ctx context.Context, m *Mover, parcels []*parcel) (map[*device][]*block
 	for i, p := range parcels {
 		for j := range p.pieces {
 			piece := &p.pieces[j]
+			if piece.same != nil {
+				continue
+			}
 			d, err := m.open(ctx, piece.device)
 			if err != nil {
 				return nil, err

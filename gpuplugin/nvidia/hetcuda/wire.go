@@ -84,9 +84,16 @@ type Hello struct {
 type Chunk struct {
 	ID, Address, Size uint64
 	Device            [16]byte
-	// Flags are 0.
+	// Flags say who else may have it.
 	Flags uint32
 }
+
+// Exported and Imported are flags of a chunk: other processes may have it too;
+// another process has made it.
+const (
+	Exported = 1
+	Imported = 2
+)
 
 // reply is the answer to a request.
 type reply struct {
@@ -181,7 +188,7 @@ func parseChunks(b []byte) ([]Chunk, error) {
 }
 
 func (c Chunk) validate() error {
-	if c.Size == 0 || c.Size%sizeAlign != 0 || c.Size > maxBytes || c.Address%sizeAlign != 0 || c.Address > maxAddress-c.Size || c.Flags != 0 {
+	if c.Size == 0 || c.Size%sizeAlign != 0 || c.Size > maxBytes || c.Address%sizeAlign != 0 || c.Address > maxAddress-c.Size || c.Flags&^(Exported|Imported) != 0 {
 		return fmt.Errorf("%w: chunk %d of %d bytes at %#x, flags %#x", errProtocol, c.ID, c.Size, c.Address, c.Flags)
 	}
 	return nil

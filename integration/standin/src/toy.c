@@ -44,6 +44,7 @@ static struct {
 static struct shared {
 	uint32_t counters[MAX_RANKS];
 	_Atomic int exported;
+	_Atomic uint32_t first; // the tick of rank 0
 	CUipcMemHandle handle;
 } *shared;
 
@@ -200,6 +201,20 @@ static uint64_t verify(struct rank *k, uint32_t tick)
 	return sum;
 }
 
+// look checks that rank 1 still sees what rank 0 writes.
+static void look(struct rank *k)
+{
+	const struct rank first = {.number = 0};
+	uint32_t before = shared->first, word;
+	CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
+	word -= pattern(&first, 0);
+	if (word < before || word > shared->first + 1) {
+		printf("error: rank 0's word is of tick %u, between %u and %u\n", word, before, shared->first);
+		fflush(stdout);
+		_exit(1);
+	}
+}
+
 static int run(int number)
 {
 	struct rank k = {.number = number};
@@ -210,6 +225,10 @@ static int run(int number)
 	for (uint32_t tick = 1; !opt.ticks || tick <= opt.ticks; tick++) {
 		work(&k, tick);
 		uint64_t sum = verify(&k, tick);
+		if (number == 0)
+			shared->first = tick;
+		if (number == 1 && opt.ipc && strcmp(opt.ipc, "keep") == 0)
+			look(&k);
 		if (k.managed)
 			verify_managed(&k, tick);
 		if (opt.ranks > 1)

@@ -210,7 +210,9 @@ type Chunk struct {
 	// One for each place that is not 0: where in the file, in units of 4096.
 	Offsets []uint64 `protobuf:"varint,6,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
 	// 16 bytes for each block.
-	Digests       []byte `protobuf:"bytes,7,opt,name=digests,proto3" json:"digests,omitempty"`
+	Digests []byte `protobuf:"bytes,7,opt,name=digests,proto3" json:"digests,omitempty"`
+	// All chunks with the same number, other than 0, are the same memory.
+	Shared        uint32 `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +296,13 @@ func (x *Chunk) GetDigests() []byte {
 	return nil
 }
 
+func (x *Chunk) GetShared() uint32 {
+	if x != nil {
+		return x.Shared
+	}
+	return 0
+}
+
 var File_internal_memfile_indexpb_index_proto protoreflect.FileDescriptor
 
 const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
@@ -311,7 +320,7 @@ const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\rR\n" +
 	"generation\";\n" +
 	"\aProcess\x120\n" +
-	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\xa9\x01\n" +
+	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\xc1\x01\n" +
 	"\x05Chunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\x04R\aaddress\x12\x12\n" +
@@ -319,7 +328,8 @@ const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"\x06device\x18\x04 \x01(\fR\x06device\x12\x16\n" +
 	"\x06places\x18\x05 \x03(\rR\x06places\x12\x18\n" +
 	"\aoffsets\x18\x06 \x03(\x04R\aoffsets\x12\x18\n" +
-	"\adigests\x18\a \x01(\fR\adigestsBCZAgithub.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpbb\x06proto3"
+	"\adigests\x18\a \x01(\fR\adigests\x12\x16\n" +
+	"\x06shared\x18\b \x01(\rR\x06sharedBCZAgithub.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpbb\x06proto3"
 
 var (
 	file_internal_memfile_indexpb_index_proto_rawDescOnce sync.Once

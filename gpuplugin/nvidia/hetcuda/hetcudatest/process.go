@@ -47,6 +47,8 @@ type Chunk struct {
 	Device            [16]byte
 	// FD is a memfd; -1 while the process is parked.
 	FD int
+	// Flags say who else has it.
+	Flags uint32
 }
 
 // Process is a process that runs libhetcuda. Its PID is the test's own.
@@ -315,7 +317,7 @@ func SendChunks(c *net.UnixConn, chunks []Chunk, fds ...int) {
 		b = binary.LittleEndian.AppendUint64(b, chunk.Address)
 		b = binary.LittleEndian.AppendUint64(b, chunk.Size)
 		b = append(b, chunk.Device[:]...)
-		b = binary.LittleEndian.AppendUint64(b, 0)
+		b = binary.LittleEndian.AppendUint64(b, uint64(chunk.Flags))
 	}
 	var oob []byte
 	if len(fds) > 0 {

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath_test
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda/hetcudatest"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
+)
+
+// sharing is processes that share memory, each with a control directory of its
+// own: in a test they all have one PID.
+type sharing struct {
+	*bench
+	processes []*hetcudatest.Process
+	dirs      []string
+	names     []string
+}
+
+// newSharing is three processes: the first has exported 3 MiB and 2 MiB, which the
+// others have imported in turn, and each has some of its own.
+func newSharing(t *testing.T) *sharing {
+	t.Helper()
+	s := &sharing{bench: newBench(t)}
+	a := hetcudatest.NewChunk(t, 1, 0x700000000000, uuid0, contents()[:3*mib])
+	b := hetcudatest.NewChunk(t, 2, 0x700001000000, uuid0, contents()[3*mib:5*mib])
+	a.Flags, b.Flags = hetcuda.Exported, hetcuda.Exported
+	again := func(c hetcudatest.Chunk, id uint64) hetcudatest.Chunk {
+		fd, err := unix.FcntlInt(uintptr(c.FD), unix.F_DUPFD_CLOEXEC, 0)
+		check(t, err)
+		c.ID, c.FD, c.Flags = id, fd, hetcuda.Imported
+		return c
+	}
+	own := func(id uint64) hetcudatest.Chunk {
+		return hetcudatest.NewChunk(t, id, 0x700008000000, uuid0, contents()[id*mib:(id+1)*mib])
+	}
+	for _, chunks := range [][]hetcudatest.Chunk{
+		{own(6), again(a, 12), again(b, 11)}, // before the exporter
+		{a, own(7), b},
+		{again(b, 1), own(8), again(a, 3)},
+	} {
+		dir := t.TempDir()
+		s.processes, s.dirs = append(s.processes, hetcudatest.Start(t, dir, chunks...)), append(s.dirs, dir)
+		s.names = append(s.names, string(rune('a'+len(s.names))))
+	}
+	return s
+}
+
+func (s *sharing) park(t *testing.T, which ...int) {
+	t.Helper()
+	for _, i := range which {
+		check(t, s.Hold(t.Context(), s.dirs[i], os.Getpid(), time.Second))
+		_, err := s.Park(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+		check(t, err)
+	}
+}
+
+// run gives the memory back, and checks that it is still shared.
+func (s *sharing) run(t *testing.T, which ...int) {
+	t.Helper()
+	for _, i := range which {
+		check(t, s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i]))
+		check(t, s.Release(t.Context(), s.dirs[i], os.Getpid()))
+	}
+	if len(which) < 3 {
+		return
+	}
+	ids := [][2]uint64{{12, 11}, {1, 2}, {3, 1}}
+	for i, p := range s.processes {
+		if got := p.Read(uint64(6 + i)); !bytes.Equal(got, contents()[(6+i)*mib:(7+i)*mib]) {
+			t.Errorf("what process %d has alone has changed", i)
+		}
+		// The mark of the loop before is undone by it.
+		if a, b := p.Read(ids[i][0]), p.Read(ids[i][1]); !bytes.Equal(a, contents()[:3*mib]) || !bytes.Equal(b, contents()[3*mib:5*mib]) {
+			t.Errorf("what process %d shares has changed", i)
+		}
+	}
+	for i, p := range s.processes {
+		p.Write(ids[i][0], []byte{byte(i), 'x'}, 0)
+		for j, q := range s.processes {
+			if got := q.Read(ids[j][0])[:2]; !bytes.Equal(got, []byte{byte(i), 'x'}) {
+				t.Errorf("process %d does not see what process %d writes", j, i)
+			}
+		}
+		p.Write(ids[i][0], contents()[:2], 0)
+	}
+}
+
+// Memory that several processes have is copied and saved once, and shared after
+// all of it.
+func TestShared(t *testing.T) {
+	for _, duplicated := range []bool{false, true} {
+		s := newSharing(t)
+		s.park(t, 1, 2, 0)
+		if duplicated {
+			if done, err := s.Duplicate(t.Context(), s.names); err != nil || !done {
+				t.Fatal(done, err)
+			}
+			s.run(t, 2, 0, 1)
+		}
+		saved, err := s.Save(t.Context(), nvidia.SaveRequest{Dir: s.dir, Parcels: s.names})
+		check(t, err)
+		if saved.Bytes != 8*mib || saved.Stored != 8*mib {
+			t.Errorf("saved %+v", saved)
+		}
+		index, err := memfile.Verify(t.Context(), s.dir)
+		check(t, err)
+		var shared []uint32
+		for _, p := range index.Processes {
+			for _, c := range p.Chunks {
+				shared = append(shared, c.Shared)
+			}
+		}
+		if !slices.Equal(shared, []uint32{0, 1, 2, 1, 0, 2, 2, 0, 1}) {
+			t.Errorf("shared %v", shared)
+		}
+		if !duplicated {
+			s.run(t, 0, 1, 2)
+		}
+		check(t, s.Drop(t.Context(), s.names))
+		// Another snapshot beside it writes nothing again.
+		s.park(t, 0, 1, 2)
+		dir := t.TempDir()
+		check(t, os.Symlink(s.dir, dir+"/parent"))
+		saved, err = s.Save(t.Context(), nvidia.SaveRequest{Dir: dir, Parcels: s.names, Parent: s.dir})
+		check(t, err)
+		if saved.Bytes != 8*mib || saved.Reused != 8*mib {
+			t.Errorf("saved %+v", saved)
+		}
+		check(t, s.Drop(t.Context(), s.names))
+		for i, order := range [][]int{{0, 1, 2}, {2, 1, 0}} {
+			loaded, err := s.Load(t.Context(), nvidia.LoadRequest{
+				Dir: []string{s.dir, dir}[i], Parcels: s.names, Devices: gpuplugin.DeviceMap{uuid0.String(): uuid2.String()},
+			})
+			check(t, err)
+			if loaded.Bytes != 8*mib || loaded.Read != 8*mib {
+				t.Errorf("loaded %+v", loaded)
+			}
+			for _, p := range s.processes {
+				p.SetState(hetcudatest.Parked)
+			}
+			s.run(t, order...)
+		}
+		s.clean(t, true)
+	}
+}
+
+// Where the exporter is not among them nothing is saved, and all is as it was.
+func TestSharedWithAnother(t *testing.T) {
+	for _, duplicated := range []bool{false, true} {
+		s := newSharing(t)
+		s.park(t, 0, 2)
+		two := []string{"a", "c"}
+		var err error
+		if duplicated {
+			_, err = s.Duplicate(t.Context(), two)
+		} else {
+			_, err = s.Save(t.Context(), nvidia.SaveRequest{Dir: s.dir, Parcels: two})
+		}
+		if err == nil || !strings.Contains(err.Error(), "a process that is not saved with it") {
+			t.Errorf("err = %v", err)
+		}
+		s.park(t, 1)
+		s.run(t, 0, 1, 2)
+		s.clean(t, false)
+	}
+}
+
+// What was written to find out who shares is put back whatever fails.
+func TestSharedFails(t *testing.T) {
+	for _, call := range []string{"Import", "NewStream", "Copy"} {
+		s := newSharing(t)
+		s.park(t, 0, 1, 2)
+		s.machine.gpus[uuid0.String()].set(call, os.ErrInvalid)
+		if _, err := s.Duplicate(t.Context(), s.names); err == nil {
+			t.Errorf("%s failed, and Duplicate did not", call)
+		}
+		s.machine.gpus[uuid0.String()].set(call, nil)
+		s.run(t, 0, 1, 2)
+	}
+}
