@@ -31,6 +31,7 @@ var rows = []row{
 	{name: "managed memory", what: "refused, and the container goes on", engines: []string{engineDriver}, test: managed},
 	{name: "managed memory saved", what: "checkpoint, leave running; then restored beside the original", engines: []string{engineSplit}, test: managedSaved},
 	{name: "legacy IPC", what: "refused before anything is changed, and both processes go on", engines: []string{engineDriver}, test: legacyIPC},
+	{name: "legacy IPC saved", what: "two processes share memory: checkpoint, leave running; then restored beside the originals, and shared again", engines: []string{engineSplit}, test: legacyIPCSaved},
 	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
 	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", engines: []string{engineDriver}, timeout: 2 * time.Minute, test: helperKilled},
 	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
@@ -163,6 +164,10 @@ func managedSaved(ctx context.Context, t *test) (string, error) {
 
 func legacyIPC(ctx context.Context, t *test) (string, error) {
 	return refused(ctx, t, 2, "-s", "-b", "64")
+}
+
+func legacyIPCSaved(ctx context.Context, t *test) (string, error) {
+	return saveBeside(ctx, t, 2, nil, "-s")
 }
 
 // refused expects a checkpoint to be refused, and nothing to have happened.

@@ -50,6 +50,8 @@ static struct {
 static struct shared {
 	_Atomic int exported;
 	CUipcMemHandle handle;
+	uint64_t seed;        // rank 0's
+	_Atomic uint64_t tick; // rank 0's
 } *shared;
 
 struct rank {
@@ -141,6 +143,7 @@ static void share(struct rank *k)
 	if (k->number == 0) {
 		CK(cuCtxSynchronize());
 		CK(cuIpcGetMemHandle(&shared->handle, k->data));
+		shared->seed = k->seed;
 		shared->exported = 1;
 	} else if (k->number == 1) {
 		while (!shared->exported)
@@ -178,9 +181,15 @@ static void tick(struct rank *k, uint64_t n)
 		fail("rank %d tick %" PRIu64 ": the sum is %" PRIx64, k->number, n, sum);
 	check_ends(k, 0, n);
 	check_ends(k, k->words - ENDS, n);
+	if (k->number == 0)
+		shared->tick = n;
 	if (k->imported) {
-		uint64_t word;
+		uint64_t word, before = shared->tick;
 		CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
+		word -= mix(shared->seed);
+		if (word < before || word > shared->tick + 1)
+			fail("rank %d tick %" PRIu64 ": rank 0's memory is of tick %" PRIu64 ", not from %" PRIu64 " on", k->number, n,
+			     word, before);
 	}
 	printf("rank %d tick %" PRIu64 " sum %" PRIx64 "\n", k->number, n, sum);
 	fflush(stdout);
