@@ -413,7 +413,7 @@ static void park_import(void)
 static const int orders[6][RANKS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 // adopt puts descriptors of the exporter's into another's parcel.
-static void adopt(const struct parcel *from, struct parcel *to)
+static void adopt(const struct parcel *from, struct parcel *to, unsigned int chunks)
 {
 	unsigned int imported = 0;
 	for (uint32_t i = 0; i < to->count; i++) {
@@ -427,13 +427,15 @@ static void adopt(const struct parcel *from, struct parcel *to)
 			}
 		}
 	}
-	CHECK(imported == 2, "%u", imported);
+	CHECK(imported == chunks, "%u", imported);
 }
 
-static void test_park(void)
+// park_all parks three processes that have so many chunks each, and begins to when
+// two have opened what the first has.
+static void park_all(void (*const rank[])(void), unsigned int chunks)
 {
-	begin(RANKS, (void (*[])(void)){park_export, park_import, park_import});
-	while (shared->opened < 2)
+	begin(RANKS, rank);
+	while (shared->opened < RANKS - 1)
 		sleep_ms(1);
 	for (int round = 0; round < 72; round++) {
 		const int *in = orders[round % 6], *out = orders[round / 6 % 6];
@@ -446,11 +448,11 @@ static void test_park(void)
 		for (int k = 0; k < RANKS; k++) {
 			int i = in[k];
 			int status = ask_park(fd[i], 5000, &parcel[i]);
-			CHECK(status == 0 && parcel[i].count == 2, "%d, %u chunks", status, parcel[i].count);
+			CHECK(status == 0 && parcel[i].count == chunks, "%d, %u chunks", status, parcel[i].count);
 			CHECK(ask(fd[i], HETCUDA_COMMIT, 0, 0).status == 0);
 		}
 		for (int i = 1; i < RANKS && round >= 36; i++)
-			adopt(&parcel[0], &parcel[i]);
+			adopt(&parcel[0], &parcel[i], chunks);
 		for (int k = 0; k < RANKS; k++)
 			CHECK(ask_unpark(fd[out[k]], &parcel[out[k]], 64).status == 0);
 		uint32_t before = shared->written;
@@ -466,6 +468,80 @@ static void test_park(void)
 	reap(RANKS);
 }
 
+static void test_park(void)
+{
+	park_all((void (*[])(void)){park_export, park_import, park_import}, 2);
+}
+
+// The same with memory that the program has made and sent as a descriptor itself.
+static int pair[2];
+
+static CUdeviceptr map(CUmemGenericAllocationHandle handle)
+{
+	CUdeviceptr p;
+	CUmemAccessDesc access = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CU(cuMemAddressReserve(&p, 4 * MIB, 0, 0, 0));
+	CU(cuMemMap(p, 4 * MIB, 0, handle, 0));
+	CU(cuMemSetAccess(p, 4 * MIB, &access, 1));
+	CU(cuMemRelease(handle));
+	return p;
+}
+
+static void vmm_export(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	start();
+	CU(cuMemCreate(&handle, 4 * MIB, &prop, 0));
+	for (int i = 1; i < RANKS; i++) {
+		int fd = -1;
+		CU(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		send_packet(pair[0], "x", 1, &fd, 1);
+		close(fd);
+	}
+	CUdeviceptr p = map(handle);
+	put(p, 0);
+	done_step(1);
+	for (uint32_t n = 1; shared->step < 100; n++) {
+		put(p, n);
+		CHECK(word(p) == n);
+		shared->written = n;
+		sleep_ms(1);
+	}
+}
+
+static void vmm_import(void)
+{
+	CUmemGenericAllocationHandle handle;
+	char x;
+	int fd, n = 1;
+	start();
+	wait_step(1);
+	CHECK(receive_packet(pair[1], &x, 1, &fd, &n) == 1 && n == 1);
+	CU(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	CUdeviceptr p = map(handle);
+	shared->opened++;
+	while (shared->step < 100) {
+		uint32_t before = shared->written, w = word(p);
+		CHECK(w >= before && w <= shared->written + 1, "%u, after %u was written", w, before);
+		sleep_ms(1);
+	}
+}
+
+static void test_vmm(void)
+{
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
+	park_all((void (*[])(void)){vmm_export, vmm_import, vmm_import}, 1);
+	close(pair[0]);
+	close(pair[1]);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -476,6 +552,7 @@ static const struct {
 	{"threads", test_threads},
 	{"hostile", test_hostile},
 	{"park", test_park},
+	{"vmm", test_vmm},
 };
 
 int main(int argc, char **argv)
