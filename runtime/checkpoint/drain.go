@@ -23,8 +23,10 @@ type drain struct {
 	// copied is closed when the processes can have their memory back, or the
 	// drain is over; over when it is.
 	copied, over chan struct{}
-	memory       *snapshot.Memory
-	err          error
+	// back is closed when the container is back, or can't be brought back.
+	back   chan struct{}
+	memory *snapshot.Memory
+	err    error
 }
 
 // drain begins one. A context that ends does not end it, but those that wait
@@ -32,7 +34,7 @@ type drain struct {
 // to be stopped.
 func (s *saving) drain(ctx context.Context) *drain {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	d := &drain{phases: phases{progress: s.progress}, cancel: cancel, copied: make(chan struct{}), over: make(chan struct{})}
+	d := &drain{phases: phases{progress: s.progress}, cancel: cancel, copied: make(chan struct{}), over: make(chan struct{}), back: make(chan struct{})}
 	go func() {
 		copied := false
 		if s.split() {
@@ -60,6 +62,15 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 	}
 	if copied {
 		close(d.copied)
+	}
+	// What a container waits for comes first: files would only be in CRIU's way.
+	// One that its client had frozen waits for all of it anyhow.
+	if copied && !s.frozen {
+		select {
+		case <-d.back:
+		case <-ctx.Done():
+			return copied, context.Cause(ctx)
+		}
 	}
 	return copied, d.run(ctx, PhaseDrain, func(ctx context.Context) error {
 		// runc would do it, some time later.

@@ -206,7 +206,7 @@ func TestSplitOrder(t *testing.T) {
 		phases                    string
 	}{
 		"room for a copy": {
-			want:   []string{"lock park suspend freeze", "copy save", "dump thaw resume drop"},
+			want:   []string{"lock park suspend freeze", "copy resume save drop", "dump thaw resume save"},
 			phases: "preflight gpu-lock gpu-park gpu-suspend freeze dump thaw gpu-resume gpu-copy gpu-drain seal",
 		},
 		"no room": {

@@ -154,6 +154,7 @@ func (s *saving) goOn(ctx context.Context, memory *drain, seal sealer) error {
 	// Once the dump is complete, the way forward and the way back are one and
 	// the same; it is gone even if the seal fails.
 	resumeErr := s.resume(ctx)
+	close(memory.back)
 	if resumeErr == nil {
 		defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
 	}
