@@ -59,23 +59,25 @@ print(json.dumps({"executable": sys.executable, "torch": importlib.util.find_spe
 	return p, nil
 }
 
-// findTools adds what frameworks compile with while they run.
+// findTools adds what frameworks compile with while they run. A container has no
+// /etc/alternatives, so each is named by where it really is.
 func (p *python) findTools() {
+	path := os.Getenv("PATH")
 	for _, name := range []string{"gcc", "cc", "nvcc", "ptxas"} {
 		program, err := exec.LookPath(name)
 		if err != nil {
 			continue
 		}
-		for _, name := range []string{program, resolved(program)} {
-			p.Paths = append(p.Paths, filepath.Dir(filepath.Dir(name)))
+		dir := filepath.Dir(resolved(program))
+		p.Paths = append(p.Paths, filepath.Dir(filepath.Dir(program)), filepath.Dir(dir))
+		path = dir + ":" + path
+		if name == "ptxas" {
+			p.env = append(p.env, "CUDA_HOME="+filepath.Dir(dir))
 		}
 	}
-	p.env = []string{"PATH=" + os.Getenv("PATH")}
-	for _, name := range []string{"CC", "CUDA_HOME", "CUDA_PATH"} {
-		if value := os.Getenv(name); value != "" {
-			p.env = append(p.env, name+"="+value)
-		}
-	}
+	// Triton asks /sbin/ldconfig where libcuda is.
+	p.Paths = append(p.Paths, "/sbin")
+	p.env = append(p.env, "PATH="+path)
 }
 
 // resolved is a path without links, as far as that can be told.
