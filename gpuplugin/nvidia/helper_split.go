@@ -53,7 +53,7 @@ func (h *Helper) move(ctx context.Context, what string, f func(ctx context.Conte
 	case err == nil:
 		return helperapi.FromFailure(failure)
 	case lasting.Err() != nil && p.answers(ctx):
-		return fmt.Errorf("%s: the device helper doesn't come to its end: %w: %w", what, gpuplugin.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%s: the device helper doesn't come to its end: %w: %w", what, helperapi.ErrNotReady, context.Cause(ctx))
 	}
 	p.kill()
 	return fmt.Errorf("device helper died (%s) during %s, and with it all device memory that it kept: %w", p.status(), what, gpuplugin.ErrUnavailable)

@@ -16,6 +16,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/gputest"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 )
 
 // splitWorld is a container with four processes with GPU state, of which 1 to 3
@@ -342,6 +343,24 @@ func TestSplitHelperDies(t *testing.T) {
 	wantStates(t, w.Machine, all(running))
 	w.wantClients(t, nvidia.ClientRunning)
 	w.wantWhole(t)
+}
+
+// A helper that is busy with the memory still has it: it is waited for.
+func TestSplitWaitsForBusyHelper(t *testing.T) {
+	for _, busy := range []error{helperapi.ErrIllegalState, helperapi.ErrNotReady} {
+		w := newSplitWorld(t)
+		procs := w.processes(t, 1, 2, 3, 4)
+		if err := w.stop(t.Context(), procs); err != nil {
+			t.Fatal(err)
+		}
+		w.Fail(gputest.Fault{Op: gputest.OpUnpark, PID: 2, Times: 8, Err: busy})
+		if err := w.e.Undo(t.Context(), procs); err != nil {
+			t.Errorf("%v: %v", busy, err)
+		}
+		wantStates(t, w.Machine, all(running))
+		w.wantClients(t, nvidia.ClientRunning)
+		w.wantWhole(t)
+	}
 }
 
 // That one process does not say what it is keeps no memory from another.

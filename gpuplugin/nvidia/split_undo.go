@@ -49,16 +49,26 @@ func (s *SplitEngine) giveBack(ctx context.Context, procs []gpuplugin.Process) [
 	if len(todo) == 0 {
 		return nil
 	}
-	for unavailable := 1; ; unavailable++ {
+	for tries := 1; ; {
 		errs := s.giveBackOnce(ctx, todo)
-		if len(errs) == 0 || unavailable == undoUnavailable || ctx.Err() != nil {
+		if len(errs) == 0 || tries == undoUnavailable || ctx.Err() != nil {
 			return errs
+		}
+		// What the helper is still busy with, a save to a slow disk for one, is
+		// waited for: it has the memory.
+		if !slices.ContainsFunc(errs, busy) {
+			tries++
 		}
 		select {
 		case <-time.After(undoPause):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// busy tells whether the helper is alive and may do later what it did not do.
+func busy(err error) bool {
+	return errors.Is(err, helperapi.ErrIllegalState) || errors.Is(err, helperapi.ErrNotReady)
 }
 
 // giveBackOnce tries each process, and asks about those that failed: an earlier

@@ -145,7 +145,9 @@ func (s *saving) goOn(ctx context.Context, memory *drain, seal sealer) error {
 	var sealing phases
 	var group errgroup.Group
 	// To its end: if the container does not come back, this is its only copy.
-	whole, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	limited, end := context.WithTimeoutCause(context.WithoutCancel(ctx), s.Timeout, errTimeout)
+	defer end()
+	whole, abandon := context.WithCancelCause(limited)
 	defer abandon(nil)
 	group.Go(func() (err error) {
 		sealing, err = seal(whole)

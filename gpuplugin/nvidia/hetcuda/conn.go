@@ -101,16 +101,20 @@ func ConnectTo(ctx context.Context, dir string, pid int, open ...*Conn) (*Conn, 
 	defer d.Close()
 	own := socketPrefix + strconv.Itoa(innermost(pid))
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a, own), rank(b, own)) })
+	var errs []error
 	for _, name := range names {
 		c, err := connect(ctx, d, name, open)
-		if err != nil || c != nil && c.pid == pid {
-			return c, err
-		}
-		if c != nil {
+		switch {
+		case err != nil:
+			// Whatever else somebody in the container has put there.
+			errs = append(errs, err)
+		case c != nil && c.pid == pid:
+			return c, nil
+		case c != nil:
 			c.Close()
 		}
 	}
-	return nil, nil
+	return nil, errors.Join(errs...)
 }
 
 // rank is 0 for what is called as a process calls its socket, with or without

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,10 @@ func TestConnectTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = busy.Close() }()
+	// Nor does it mind what else is there.
+	if err := os.WriteFile(filepath.Join(dir, "hetcuda."+strconv.Itoa(os.Getpid())+".0"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c, err := hetcuda.ConnectTo(t.Context(), dir, os.Getpid())
 	if err != nil || c == nil || c.PID() != os.Getpid() {
 		t.Fatal(c, err)
