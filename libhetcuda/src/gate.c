@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "hetcuda_control.h"
 #include "load.h"
 
@@ -107,17 +108,9 @@ static void describe(uint32_t timeout_ms, char *text)
 		 inside.count == 1 ? "" : "s", timeout_ms, HETCUDA_TEXT - 64, list);
 }
 
-static int64_t now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 int hetcuda_gate_hold(uint32_t timeout_ms, bool (*cancelled)(void), char *text)
 {
-	int64_t end = now_us() + (int64_t)timeout_ms * 1000;
+	int64_t end = hetcuda_now_us() + (int64_t)timeout_ms * 1000;
 	struct timespec pause = { .tv_nsec = 20000 };
 	int r;
 
@@ -139,7 +132,7 @@ int hetcuda_gate_hold(uint32_t timeout_ms, bool (*cancelled)(void), char *text)
 		goto open;
 	}
 	while (count_inside()) {
-		if (now_us() >= end) {
+		if (hetcuda_now_us() >= end) {
 			describe(timeout_ms, text);
 			r = -EAGAIN;
 			goto open;

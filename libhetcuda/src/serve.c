@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "books.h"
+#include "clock.h"
 #include "context.h"
 #include "real.h"
 #include "submit.h"
@@ -156,20 +157,13 @@ static void wait_for_all(void)
 		wait_for_primary(i);
 }
 
-static int64_t now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 // settle makes sure that nobody is about to submit work, and that none was since
 // the device was waited for. Those who want to submit wait from now on, for
 // `patience` us at most: a kernel that runs may need one that comes after it.
 // Lock: held. Whatever the result, settled has to follow.
 static bool settle(unsigned patience)
 {
-	int64_t end = now_us() + patience;
+	int64_t end = hetcuda_now_us() + patience;
 	bool idle = true;
 	struct timespec pause = {.tv_nsec = 5000};
 	atomic_fetch_add(&hetcuda_pages_mine, 1);
@@ -177,7 +171,7 @@ static bool settle(unsigned patience)
 		// What it submits was not waited for.
 		idle = false;
 		atomic_store(&hetcuda_pages_busy, 1);
-		if (now_us() >= end)
+		if (hetcuda_now_us() >= end)
 			break;
 		nanosleep(&pause, NULL);
 	}
