@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The hetGPU authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs a command, "make demo && .ci/run" unless told otherwise, on this commit
+# as on a new machine: in a Debian of its own that has only what debootstrap
+# calls minbase, gcc and this machine's Go, with empty caches. Debian is root's
+# tree below DIR, which stays for the next look and must not exist yet; the
+# kernel, its cgroups and the network are this machine's. Needs debootstrap.
+#
+# Usage: hack/fresh.sh SUITE DIR [COMMAND]     SUITE: bookworm, trixie
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+inside() {
+	local tree=$1 command=$2
+	mount --bind "$tree" "$tree"
+	cd "$tree"
+	mkdir -p old usr/local/go
+	mount --rbind /dev dev
+	mount --rbind /sys sys
+	mount -t proc proc proc
+	mount -t tmpfs run run
+	mount -t tmpfs tmp tmp
+	mount --bind "$(go env GOROOT)" usr/local/go
+	pivot_root . old
+	cd /root/hetgpu
+	umount -l /old
+	exec env -i HOME=/root LANG=C.UTF-8 CI=true ${GOPROXY:+GOPROXY="$GOPROXY"} ${GOSUMDB:+GOSUMDB="$GOSUMDB"} \
+		PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -euxc "$command" </dev/null
+}
+
+if [[ ${1:-} == --inside ]]; then
+	inside "$2" "$3"
+fi
+[[ $# -ge 2 ]] || die 'usage: hack/fresh.sh SUITE DIR [COMMAND]'
+suite=$1 tree=$2 command=${3:-make demo && .ci/run}
+[[ ! -e $tree ]] || die "$tree exists; give a directory that does not"
+
+debootstrap --variant=minbase --include=gcc,libc6-dev,ca-certificates "$suite" "$tree"
+cp /etc/resolv.conf "$tree/etc/resolv.conf"
+# Whom this machine trusts, behind a proxy for example.
+cp -r /usr/local/share/ca-certificates "$tree/usr/local/share/"
+chroot "$tree" update-ca-certificates >/dev/null
+git clone -q "$ROOT" "$tree/root/hetgpu"
+exec unshare --mount --propagation private "$0" --inside "$(realpath "$tree")" "$command"
