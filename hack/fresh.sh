@@ -2,11 +2,12 @@
 # SPDX-FileCopyrightText: The hetGPU authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs a command, "make demo && .ci/run" unless told otherwise, on this commit
-# as on a new machine: in a Debian of its own that has only what debootstrap
-# calls minbase, gcc and this machine's Go, with empty caches. Debian is root's
-# tree below DIR, which stays for the next look and must not exist yet; the
-# kernel, its cgroups and the network are this machine's. Needs debootstrap.
+# Runs a command on this commit as on a new machine: in a Debian of its own that
+# has only what debootstrap calls minbase, gcc and this machine's Go, with empty
+# caches. Unless told otherwise that is the README's two commands, once apt has
+# brought make. The Debian is the tree below DIR, which must not exist yet and
+# stays for a look; the kernel, its cgroups and the network are this machine's.
+# Needs root and debootstrap.
 #
 # Usage: hack/fresh.sh SUITE DIR [COMMAND]     SUITE: bookworm, trixie
 set -euo pipefail
@@ -34,7 +35,7 @@ if [[ ${1:-} == --inside ]]; then
 	inside "$2" "$3"
 fi
 [[ $# -ge 2 ]] || die 'usage: hack/fresh.sh SUITE DIR [COMMAND]'
-suite=$1 tree=$2 command=${3:-make demo && .ci/run}
+suite=$1 tree=$2 command=${3:-hack/setup.sh packages && make demo && .ci/run}
 [[ ! -e $tree ]] || die "$tree exists; give a directory that does not"
 
 debootstrap --variant=minbase --include=gcc,libc6-dev,ca-certificates "$suite" "$tree"

@@ -39,8 +39,12 @@ setup_packages() {
 
 # module_dir MODULE VERSION prints the module's directory in the module cache.
 module_dir() {
-	# Outside any module, so that nothing of ours is resolved or changed.
-	(cd / && timeout "$DOWNLOAD_TIMEOUT" go mod download -json "$1@$2") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'
+	local answer
+	# Outside any module, so that nothing of ours is resolved or changed. What
+	# goes wrong is in the answer itself, on standard output.
+	answer=$(cd / && timeout "$DOWNLOAD_TIMEOUT" go mod download -json "$1@$2") ||
+		die "could not download $1 $2: ${answer:-no answer of go mod download in $DOWNLOAD_TIMEOUT s}"
+	sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$answer"
 }
 
 # built_as RECIPE DIR: are the programs there, and built in this way?
@@ -80,7 +84,6 @@ go_build() {
 build_containerd() {
 	local version=$1 out=$2 dir
 	dir=$(module_dir github.com/containerd/containerd/v2 "v$version")
-	[ -n "$dir" ] || die "could not download containerd $version"
 	local flags=(-o "$out/" -ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=v$version")
 	CGO_ENABLED=0 go_build "$dir" "${flags[@]}" ./cmd/containerd ./cmd/ctr
 	# As containerd's Makefile does: ours is measured beside it.
@@ -90,14 +93,12 @@ build_containerd() {
 build_runc() {
 	local version=$1 out=$2 dir
 	dir=$(module_dir github.com/opencontainers/runc "v$version")
-	[ -n "$dir" ] || die "could not download runc $version"
 	CGO_ENABLED=1 go_build "$dir" -o "$out/runc" -tags seccomp -ldflags '-s -w' .
 }
 
 build_nerdctl() {
 	local version=$1 out=$2 tmp=$3 dir
 	dir=$(module_dir github.com/containerd/nerdctl/v2 "v$version")
-	[ -n "$dir" ] || die "could not download nerdctl $version"
 	# Its go.mod replaces a module of test helpers by a directory that the
 	# published module lacks. One file outside the tests uses it, for tests.
 	cp -r --no-preserve=mode "$dir" "$tmp/src"
