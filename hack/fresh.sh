@@ -27,8 +27,14 @@ inside() {
 	pivot_root . old
 	cd /root/hetgpu
 	umount -l /old
+	# CRIU can't dump what is open in a mount namespace that is not there.
+	exec </dev/null
+	for fd in /proc/self/fd/*; do
+		fd=${fd##*/}
+		((fd <= 2)) || eval "exec $fd>&-"
+	done
 	exec env -i HOME=/root LANG=C.UTF-8 CI=true ${GOPROXY:+GOPROXY="$GOPROXY"} ${GOSUMDB:+GOSUMDB="$GOSUMDB"} \
-		PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -euxc "$command" </dev/null
+		PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -euxc "$command"
 }
 
 if [[ ${1:-} == --inside ]]; then
@@ -40,6 +46,8 @@ suite=$1 tree=$2 command=${3:-hack/setup.sh packages && make demo && .ci/run}
 
 debootstrap --variant=minbase --include=gcc,libc6-dev,ca-certificates "$suite" "$tree"
 cp /etc/resolv.conf "$tree/etc/resolv.conf"
+# How this machine reaches mirrors, and how old a mirror's list may be.
+apt-config dump Acquire >"$tree/etc/apt/apt.conf.d/99acquire"
 # Whom this machine trusts, behind a proxy for example.
 cp -r /usr/local/share/ca-certificates "$tree/usr/local/share/"
 chroot "$tree" update-ca-certificates >/dev/null

@@ -28,7 +28,7 @@ const Prefix = "/opt/hetgpu/criu"
 
 // Advice says how to get a CRIU that can be used. Every error of this package
 // ends in it.
-const Advice = "install CRIU 4.1 or newer (`make setup` puts one into " + Prefix + ", Debian 13 and Ubuntu 25.04 have it as the package criu), or name one in the configuration"
+const Advice = "install CRIU 4.2 (`make setup` puts it into " + Prefix + "; 4.1, the package criu of Debian 13 and Ubuntu 25.04, does for the most), or name one in the configuration"
 
 const (
 	versionTimeout = 5 * time.Second
@@ -40,6 +40,12 @@ const (
 // MinVersion is the oldest CRIU that is accepted: since 4.1 it dumps a process
 // that the device's driver holds locked.
 var MinVersion = Version{4, 1, 0}
+
+// FullVersion is the oldest CRIU that dumps all that is saved here. An older one
+// refuses a process that has met an uprobe (docs/legacy-ipc.md), and on Linux
+// 6.16 and newer one with a TCP connection: the kernel has no SO_PASSCRED for it
+// any more.
+var FullVersion = Version{4, 2, 0}
 
 var (
 	// ErrNotFound means that there is no CRIU program.

@@ -126,6 +126,7 @@ func TestChecks(t *testing.T) {
 		{"CRIU", "CRIU", machine{"bin/criu": `echo "Version: 4.2.1"`}, nil, OK, "4.2.1, criu check passed", ""},
 		{"CRIU not in PATH", "CRIU", machine{"opt/bin/criu": `echo "Version: 4.2.1"`}, func(h *Host) { h.Config.CRIU.Path = h.path("opt/bin/criu") }, Warn, "not in PATH", "kubelet"},
 		{"CRIU as a user", "CRIU", machine{"bin/criu": `[ "$1" = --version ] && echo "Version: 4.2.1"`}, func(h *Host) { h.UID = 1 }, OK, "needs root", ""},
+		{"CRIU of Debian 13", "CRIU", machine{"bin/criu": `echo "Version: 4.1.1"`}, nil, Warn, "4.1.1, criu check passed, but", "4.2"},
 		{"old CRIU", "CRIU", machine{"bin/criu": `echo "Version: 3.17.1"`}, nil, Fail, "3.17.1", "make setup"},
 		{"no CRIU", "CRIU", nil, nil, Fail, "not found", "make setup"},
 		{"CRIU and this kernel", "CRIU", machine{"bin/criu": `[ "$1" = check ] && { echo "Error: odd vDSO"; exit 1; }; echo "Version: 4.2.1"`}, nil, Fail, "odd vDSO", "make setup"},

@@ -154,6 +154,10 @@ func criuProgram(ctx context.Context, h *Host) []Result {
 	if err := criu.Check(ctx, tool.Path); err != nil {
 		return fail(criu.Advice, "%v", trimAdvice(err))
 	}
+	if tool.Version.Less(criu.FullVersion) {
+		return warn("install CRIU "+criu.FullVersion.String()+" (`make setup`)",
+			"%s %s, criu check passed, but it can't dump programs that have shared GPU memory, nor TCP connections on Linux 6.16 and newer", tool.Path, tool.Version)
+	}
 	if _, err := exec.LookPath("criu"); err != nil {
 		return warn("for checkpoints by the kubelet make a link to it in containerd's PATH, where containerd itself looks",
 			"%s %s, criu check passed, but it is not in PATH", tool.Path, tool.Version)
