@@ -7,12 +7,11 @@
 
 #include "books.h"
 #include "real.h"
-#include "window.h"
 
 struct block {
 	struct block *previous, *next; // of the context
 	struct context *context;
-	struct extent *place;
+	struct backing *memory;
 	bool slab;
 	bool empty;   // a slab in which nothing is
 	bool leaving; // being unmapped: nobody may touch it
@@ -20,8 +19,6 @@ struct block {
 	uint64_t allocations, asked;
 	struct source source;  // of another process's memory; its owner is 0 for our own
 	struct opened *opened; // what the program has opened of it
-	size_t count;
-	struct chunk *chunk[];
 };
 
 // An allocation of another process's that the program has opened (ipc.c).
@@ -39,53 +36,9 @@ struct block *block_next(const struct block *b)
 	return b->next;
 }
 
-static struct chunk *make_chunk(struct context *c, CUdeviceptr address, size_t size, const struct access *a, bool *rdma,
-				CUresult *result)
+static struct extent *place_of(const struct block *b)
 {
-	CUmemAllocationProp prop = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->device},
-		.allocFlags.gpuDirectRDMACapable = *rdma,
-	};
-	struct chunk *k = NULL;
-	*result = chunk_create(&k, size, &prop, 0);
-	if (*result != CUDA_SUCCESS && *result != CUDA_ERROR_OUT_OF_MEMORY && *rdma) {
-		// A device may claim more than the machine around it can do.
-		prop.allocFlags.gpuDirectRDMACapable = 0;
-		*result = chunk_create(&k, size, &prop, 0);
-		*rdma = *result != CUDA_SUCCESS;
-	}
-	if (*result != CUDA_SUCCESS)
-		return NULL;
-	k->own = (struct mapping){.chunk = k, .address = address, .size = size, .access = *a};
-	k->mappings = &k->own;
-	*result = chunk_map(&k->own);
-	if (*result == CUDA_SUCCESS)
-		return k;
-	chunk_destroy(k);
-	return NULL;
-}
-
-// unmap unmaps all of a block, or nothing.
-static CUresult unmap(struct block *b)
-{
-	for (size_t i = 0; i < b->count; i++) {
-		CUresult r = chunk_unmap(&b->chunk[i]->own);
-		if (r == CUDA_SUCCESS)
-			continue;
-		while (i-- > 0)
-			chunk_map(&b->chunk[i]->own);
-		return r;
-	}
-	return CUDA_SUCCESS;
-}
-
-static void release(struct block *b)
-{
-	for (size_t i = 0; i < b->count; i++)
-		chunk_destroy(b->chunk[i]);
-	free(b);
+	return b->memory->place;
 }
 
 // link_block puts a block into the books; forget_block takes it out. Lock: held.
@@ -96,11 +49,9 @@ static void link_block(struct block *b)
 	if (b->next)
 		b->next->previous = b;
 	c->blocks = b;
-	for (size_t i = 0; i < b->count; i++)
-		chunk_enter(b->chunk[i]);
+	backing_enter(b->memory);
 	if (!b->source.owner)
-		block_stats.held += b->place->size;
-	b->place->owner = b;
+		block_stats.held += place_of(b)->size;
 }
 
 static void forget_block(struct block *b)
@@ -112,8 +63,6 @@ static void forget_block(struct block *b)
 		c->blocks = b->next;
 	if (b->next)
 		b->next->previous = b->previous;
-	for (size_t i = 0; i < b->count; i++)
-		chunk_leave(b->chunk[i]);
 	if (b->slab)
 		arena_end(&b->pieces);
 	for (struct opened *o; (o = b->opened);) {
@@ -122,65 +71,48 @@ static void forget_block(struct block *b)
 	}
 	c->empty_slabs -= b->empty;
 	if (!b->source.owner)
-		block_stats.held -= b->place->size;
+		block_stats.held -= place_of(b)->size;
 	block_stats.allocations -= b->allocations;
 	block_stats.asked -= b->asked;
-	b->place->owner = NULL;
+	backing_leave(b->memory);
+}
+
+static struct access access_now(const struct context *c)
+{
+	BOOKS();
+	return context_access(c);
+}
+
+// wrap makes a block of memory.
+static struct block *wrap(struct context *c, struct backing *m)
+{
+	struct block *b = calloc(1, sizeof *b);
+	if (!b)
+		return NULL;
+	b->context = c;
+	b->memory = m;
+	m->kind = FOR_BLOCK;
+	m->user = b;
+	return b;
 }
 
 // make puts memory behind free addresses. The block is not in the books yet.
 static struct block *make(struct context *c, size_t size, CUresult *result)
 {
-	struct extent *place = NULL;
-	struct access a;
-	bool rdma = false;
-	{
-		BOOKS();
-		struct device *d = device_find(c->device);
-		if (d && d->usable) {
-			size = (size + d->granularity - 1) / d->granularity * d->granularity;
-			rdma = d->rdma;
-			place = window_take(c->device, size);
-		}
-		a = context_access(c);
+	struct access a = access_now(c);
+	struct backing *m = backing_make(c->device, size, &a, result);
+	struct block *b = m ? wrap(c, m) : NULL;
+	if (m && !b) {
+		*result = CUDA_ERROR_OUT_OF_MEMORY;
+		backing_discard(m);
 	}
-	*result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!place)
-		return NULL;
-	bool wanted = rdma;
-	size_t count = (size + CHUNK - 1) / CHUNK;
-	struct block *b = calloc(1, sizeof *b + count * sizeof b->chunk[0]);
-	if (b) {
-		b->context = c;
-		b->place = place;
-		for (*result = CUDA_SUCCESS; b->count < count; b->count++) {
-			size_t offset = b->count * CHUNK, left = size - offset;
-			struct chunk *k = make_chunk(c, place->address + offset, left < CHUNK ? left : CHUNK, &a, &rdma, result);
-			if (!k)
-				break;
-			b->chunk[b->count] = k;
-		}
-	}
-	if (b && *result == CUDA_SUCCESS && rdma == wanted)
-		return b;
-	bool clear = true;
-	if (b && *result != CUDA_SUCCESS) {
-		clear = unmap(b) == CUDA_SUCCESS;
-		release(b);
-		b = NULL;
-	}
-	BOOKS();
-	if (rdma != wanted)
-		device_find(c->device)->rdma = false;
-	if (!b && clear) // addresses where something is still mapped are lost
-		arena_give(place);
 	return b;
 }
 
 // fill hands an extent of a block to the program. Lock: held.
 static void fill(struct block *b, struct extent *e, size_t asked, CUdeviceptr *address)
 {
-	e->owner = b;
+	e->owner = b->memory;
 	e->asked = asked;
 	e->id = new_id();
 	b->asked += asked;
@@ -203,12 +135,8 @@ static CUresult enter(struct block *b)
 
 static CUresult discard(struct block *b, CUresult why)
 {
-	struct extent *place = b->place;
-	bool clear = unmap(b) == CUDA_SUCCESS;
-	release(b);
-	BOOKS();
-	if (clear)
-		arena_give(place);
+	backing_discard(b->memory);
+	free(b);
 	return why;
 }
 
@@ -242,7 +170,7 @@ static CUresult take_small(struct context *c, size_t asked, CUdeviceptr *address
 		BOOKS();
 		r = enter(b);
 		if (r == CUDA_SUCCESS) {
-			b->empty = arena_init(&b->pieces, &c->available, b->place->address, b->place->size, b);
+			b->empty = arena_init(&b->pieces, &c->available, place_of(b)->address, place_of(b)->size, b);
 			c->empty_slabs += b->empty;
 			if (b->empty && piece(c, size, asked, address))
 				return CUDA_SUCCESS;
@@ -276,7 +204,7 @@ CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
 		BOOKS();
 		r = enter(b);
 		if (r == CUDA_SUCCESS) {
-			fill(b, b->place, asked, address);
+			fill(b, place_of(b), asked, address);
 			return r;
 		}
 	}
@@ -299,33 +227,42 @@ static struct extent *find_opened(const struct block *b, CUdeviceptr address)
 
 struct extent *block_find(CUdeviceptr address)
 {
-	struct extent *e = window_find(address);
-	struct block *b = e ? e->owner : NULL;
-	if (b && b->source.owner)
+	struct backing *m = backing_find(address);
+	if (!m || m->kind != FOR_BLOCK)
+		return NULL;
+	struct block *b = m->user;
+	struct extent *e = m->place;
+	if (b->source.owner)
 		e = find_opened(b, address);
-	else if (b && b->slab)
+	else if (b->slab)
 		e = arena_find(&b->pieces, address);
-	return b && e && address - e->address < e->asked ? e : NULL;
+	return e && address - e->address < e->asked ? e : NULL;
+}
+
+// of is the block of an allocation.
+static struct block *of(const struct extent *e)
+{
+	return ((struct backing *)e->owner)->user;
 }
 
 struct context *block_context(const struct extent *e)
 {
-	return ((struct block *)e->owner)->context;
+	return of(e)->context;
 }
 
 CUdevice block_device(const struct extent *e)
 {
-	return ((struct block *)e->owner)->chunk[0]->device;
+	return of(e)->memory->device;
 }
 
 uint64_t block_number(const struct extent *e)
 {
-	return ((struct block *)e->owner)->chunk[0]->id;
+	return of(e)->memory->chunk[0]->id;
 }
 
 bool block_imported(const struct extent *e)
 {
-	return ((struct block *)e->owner)->source.owner;
+	return of(e)->source.owner;
 }
 
 // close_slab keeps anybody from taking pieces of an empty slab, open_slab lets
@@ -338,14 +275,14 @@ static void close_slab(struct block *b)
 
 static void open_slab(struct block *b)
 {
-	arena_init(&b->pieces, &b->context->available, b->place->address, b->place->size, b);
+	arena_init(&b->pieces, &b->context->available, place_of(b)->address, place_of(b)->size, b);
 }
 
 // unback lets go of the memory of a block that is marked as leaving; all or
 // nothing. Lock: not held.
 static CUresult unback(struct block *b)
 {
-	CUresult r = unmap(b);
+	CUresult r = backing_unmap(b->memory);
 	if (r != CUDA_SUCCESS) {
 		BOOKS();
 		b->leaving = false;
@@ -353,14 +290,12 @@ static CUresult unback(struct block *b)
 			open_slab(b);
 		return r;
 	}
-	struct extent *place = b->place;
 	{
 		BOOKS();
 		forget_block(b);
 	}
-	release(b);
-	BOOKS();
-	arena_give(place);
+	backing_end(b->memory);
+	free(b);
 	return CUDA_SUCCESS;
 }
 
@@ -385,7 +320,7 @@ static CUresult close_opened(struct block *b, struct extent *e)
 
 CUresult block_give(struct extent *e)
 {
-	struct block *b = e->owner;
+	struct block *b = of(e);
 	if (b->source.owner)
 		return close_opened(b, e);
 	if (!b->slab) {
@@ -453,58 +388,30 @@ void block_drop_all(struct context *c)
 		}
 		if (!b)
 			return;
-		struct extent *place = b->place;
-		bool clear = unmap(b) == CUDA_SUCCESS;
-		release(b);
-		BOOKS();
-		if (clear)
-			arena_give(place);
+		discard(b, CUDA_SUCCESS);
 	}
 }
 
 CUresult block_grant(struct block *b, const struct access *a)
 {
-	CUresult result = CUDA_SUCCESS;
-	for (size_t i = 0; i < b->count && !b->leaving; i++) {
-		struct mapping *m = &b->chunk[i]->own;
-		uint64_t changed = m->access.readwrite ^ a->readwrite;
-		if (!changed)
-			continue;
-		CUmemAccessDesc list[ACCESS_DEVICES];
-		size_t count = 0;
-		for (int device = 0; device < ACCESS_DEVICES; device++) {
-			if (!(changed >> device & 1))
-				continue;
-			list[count++] = (CUmemAccessDesc){
-				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-				.flags = a->readwrite >> device & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-								    : CU_MEM_ACCESS_FLAGS_PROT_NONE,
-			};
-		}
-		CUresult r = REAL(cuMemSetAccess)(m->address, m->size, list, count);
-		if (r == CUDA_SUCCESS)
-			m->access = *a;
-		else
-			result = r;
-	}
-	return result;
+	return b->leaving ? CUDA_SUCCESS : backing_grant(b->memory, a);
 }
 
 size_t block_share(const struct extent *e, struct source *s, struct chunk *list[], size_t first, size_t most)
 {
-	struct block *b = e->owner;
-	*s = (struct source){.number = b->chunk[0]->id, .size = b->place->size, .count = b->count, .device = b->chunk[0]->device};
+	struct backing *m = of(e)->memory;
+	*s = (struct source){.number = m->chunk[0]->id, .size = m->place->size, .count = m->count, .device = m->device};
 	size_t n = 0;
-	for (size_t i = first; i < b->count && n < most; i++) {
-		b->chunk[i]->shared = true;
-		list[n++] = b->chunk[i];
+	for (size_t i = first; i < m->count && n < most; i++) {
+		m->chunk[i]->shared = true;
+		list[n++] = m->chunk[i];
 	}
 	return n;
 }
 
 CUdeviceptr block_base(const struct extent *e)
 {
-	return ((struct block *)e->owner)->place->address;
+	return place_of(of(e))->address;
 }
 
 static struct block *find_source(const struct context *c, const struct source *s)
@@ -534,7 +441,7 @@ bool block_open(struct context *c, const struct source *s, uint64_t id, size_t o
 	}
 	if (!b || asked == 0)
 		return false;
-	if (asked > b->place->size || offset > b->place->size - asked) {
+	if (asked > place_of(b)->size || offset > place_of(b)->size - asked) {
 		*result = CUDA_ERROR_INVALID_HANDLE;
 		return true;
 	}
@@ -543,9 +450,9 @@ bool block_open(struct context *c, const struct source *s, uint64_t id, size_t o
 		*result = CUDA_ERROR_OUT_OF_MEMORY;
 		return true;
 	}
-	o->extent.address = b->place->address + offset;
+	o->extent.address = place_of(b)->address + offset;
 	o->extent.asked = asked;
-	o->extent.owner = b;
+	o->extent.owner = b->memory;
 	o->extent.id = new_id();
 	o->id = id;
 	o->references = 1;
@@ -572,48 +479,21 @@ void block_reopen(struct extent *e)
 
 CUresult block_adopt(struct context *c, const struct source *s, struct chunk *list[])
 {
-	struct extent *place = NULL;
-	struct block *b = calloc(1, sizeof *b + s->count * sizeof b->chunk[0]);
-	struct access a;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	{
-		BOOKS();
-		struct device *d = device_find(s->device);
-		if (b && d && d->usable && s->size % d->granularity == 0)
-			place = window_take(s->device, s->size);
-		a = context_access(c);
-	}
-	if (!place) {
-		free(b);
+	struct access a = access_now(c);
+	CUresult r;
+	struct backing *m = backing_adopt(s->device, s->size, list, s->count, &a, &r);
+	if (!m)
 		return r;
-	}
-	b->context = c;
-	b->place = place;
-	b->source = *s;
-	CUdeviceptr address = place->address;
-	for (r = CUDA_SUCCESS; b->count < s->count; b->count++) {
-		struct chunk *k = list[b->count];
-		k->own = (struct mapping){.chunk = k, .address = address, .size = k->size, .access = a};
-		r = chunk_map(&k->own);
-		if (r != CUDA_SUCCESS)
-			break;
-		k->mappings = &k->own;
-		b->chunk[b->count] = k;
-		address += k->size;
-	}
-	if (r == CUDA_SUCCESS) {
+	struct block *b = wrap(c, m);
+	r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (b) {
+		b->source = *s;
 		BOOKS();
 		r = enter(b);
 		if (r == CUDA_SUCCESS)
 			return r;
 	}
-	// The chunks are the caller's again.
-	bool clear = unmap(b) == CUDA_SUCCESS;
-	for (size_t i = 0; i < b->count; i++)
-		list[i]->mappings = NULL;
 	free(b);
-	BOOKS();
-	if (clear)
-		arena_give(place);
+	backing_return(m);
 	return r;
 }

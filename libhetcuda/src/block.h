@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Blocks: memory behind a range of one window, of one context. A block is one
-// allocation of the program, made of as many chunks as it takes, or a slab from
-// which small allocations are cut.
+// Blocks: memory behind a range of one window (backing.h), of one context. A block
+// is one allocation of the program, or a slab from which small allocations are cut.
 #ifndef HETCUDA_BLOCK_H
 #define HETCUDA_BLOCK_H
 
-#include "arena.h"
+#include "backing.h"
 #include "context.h"
 
 // From this size on an allocation has chunks of its own, and so begins and ends
@@ -17,10 +16,6 @@
 #define SMALL ((size_t)1 << 20)
 #define SLAB ((size_t)2 << 20)
 #define GRAIN ((size_t)512)
-// Larger allocations are made of chunks of this size, so that a chunk can be
-// copied while another is.
-#define CHUNK ((size_t)1 << 30)
-
 // Written under the lock (books.h), read without.
 struct block_stats {
 	_Atomic uint64_t allocations; // of the program that live
