@@ -24,14 +24,6 @@ const (
 	InjectedPreload = "/run/hetgpu/preload"
 )
 
-// The variables by which libhetcuda, and the linker for it, are told.
-const (
-	envLibraryPath = "LD_LIBRARY_PATH"
-	envPreload     = "LD_PRELOAD"
-	envControl     = "HETCUDA_CONTROL"
-	envReal        = "HETCUDA_REAL"
-)
-
 // Injection is what is put in front of a container's GPU driver. Paths are of
 // the host.
 type Injection struct {
@@ -46,35 +38,28 @@ type Injection struct {
 }
 
 // Inject puts libhetcuda in front of the container's GPU driver: by mounts that
-// come after all others, and by environment variables, in which what is there
-// stays. Nothing of the image changes. A spec that has an injection gets its
+// come after all others, and by the environment that it returns, in which what is
+// there stays. Nothing of the image changes. A spec that has an injection gets its
 // mounts replaced, and is else as it was.
-func Inject(spec *Spec, in Injection) error {
+func Inject(spec *Spec, in Injection) (Environment, error) {
 	mounts := []specs.Mount{
 		bind(in.Library, InjectedLibrary, "ro"),
 		bind(in.Control, InjectedControl, "rw"),
 	}
-	env := slices.Clone(spec.Process.Env)
+	env := Environment{real: realLibrary(spec.Mounts)}
 	if in.Preload != "" {
 		mounts = append(mounts, bind(in.Preload, InjectedPreload, "ro"))
-		names := make([]string, 0, len(in.PreloadNames))
 		for _, name := range in.PreloadNames {
-			names = append(names, path.Join(InjectedPreload, name))
+			env.preload = append(env.preload, path.Join(InjectedPreload, name))
 		}
-		env = prepend(env, envPreload, names)
-	}
-	env = prepend(env, envLibraryPath, []string{InjectedLibrary})
-	env = setEnv(env, envControl, InjectedControl)
-	if file := realLibrary(spec.Mounts); file != "" {
-		env = setEnv(env, envReal, file)
 	}
 	for _, m := range mounts {
 		if err := spec.SetMount(m); err != nil {
-			return err
+			return env, err
 		}
 	}
-	spec.SetEnv(env)
-	return nil
+	spec.SetEnv(env.addTo(spec.Process.Env))
+	return env, nil
 }
 
 // bind is a mount of a directory of the host. A device in it is no device, and a
@@ -93,49 +78,6 @@ func realLibrary(mounts []specs.Mount) string {
 		}
 	}
 	return ""
-}
-
-// prepend puts entries before those of a list, in which they are once. What
-// else is in it stays, also what is empty and means the working directory.
-func prepend(env []string, name string, entries []string) []string {
-	list := slices.Clone(entries)
-	if old, _ := getEnv(env, name); old != "" {
-		separator := ":"
-		if name == envPreload && !strings.Contains(old, separator) {
-			separator = " " // the linker takes both
-		}
-		for entry := range strings.SplitSeq(old, separator) {
-			if !slices.Contains(entries, entry) {
-				list = append(list, entry)
-			}
-		}
-	}
-	if len(list) == 0 {
-		return env
-	}
-	return setEnv(env, name, strings.Join(list, ":"))
-}
-
-// getEnv finds the value that counts where there are several: the last.
-func getEnv(env []string, name string) (string, bool) {
-	for _, kv := range slices.Backward(env) {
-		if value, ok := strings.CutPrefix(kv, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
-}
-
-// setEnv leaves one value, where the first was.
-func setEnv(env []string, name, value string) []string {
-	kv := name + "=" + value
-	is := func(kv string) bool { return strings.HasPrefix(kv, name+"=") }
-	i := slices.IndexFunc(env, is)
-	if i < 0 {
-		return append(env, kv)
-	}
-	env[i] = kv
-	return slices.Concat(env[:i+1], slices.DeleteFunc(slices.Clone(env[i+1:]), is))
 }
 
 // SetEnv sets the environment of the container's first process.

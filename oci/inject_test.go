@@ -16,7 +16,7 @@ func inject(t *testing.T, document string, in oci.Injection) (spec *oci.Spec, wr
 	t.Helper()
 	dir, name := bundle(t, document)
 	spec = load(t, dir)
-	if err := oci.Inject(spec, in); err != nil {
+	if _, err := oci.Inject(spec, in); err != nil {
 		t.Fatal(err)
 	}
 	if err := spec.Save(); err != nil {
@@ -111,5 +111,39 @@ func TestInjectAgain(t *testing.T) {
 	spec, second := inject(t, first, other)
 	if second != strings.Replace(first, "/bundle/control", "/other/control", 1) || len(spec.Mounts) != 3 {
 		t.Errorf("first\n%s\nsecond\n%s", first, second)
+	}
+}
+
+// A process that enters later is told what the first one is, and is else as its
+// client wants it.
+func TestInjectedEnvironmentOfProcess(t *testing.T) {
+	in := plainInjection
+	in.Preload, in.PreloadNames = "/opt/tools", []string{"a.so"}
+	dir, _ := bundle(t, `{"process":{"env":["OF=THE CONTAINER"]},"mounts":[{"destination":"/lib/libcuda.so.580.1"}]}`)
+	env, err := oci.Inject(load(t, dir), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ours = `"LD_PRELOAD=/run/hetgpu/preload/a.so","LD_LIBRARY_PATH=/run/hetgpu/lib","HETCUDA_CONTROL=/run/hetgpu/control","HETCUDA_REAL=/lib/libcuda.so.580.1"`
+	for name, tc := range map[string]struct{ document, want string }{
+		"with an environment": {`{"args":["a"],"env":["A=B"],"newer":[ 1 ]}`, `{"args":["a"],"env":["A=B",` + ours + `],"newer":[ 1 ]}`},
+		"without":             {`{"args":["a"]}`, `{"args":["a"],"env":[` + ours + `]}`},
+		"null":                {`{"env":null}`, `{"env":[` + ours + `]}`},
+		"nothing at all":      {`null`, `{"env":[` + ours + `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := env.AddToProcess([]byte(tc.document))
+			if err != nil || string(got) != tc.want {
+				t.Errorf("it is %v\n%s\nwant\n%s", err, got, tc.want)
+			}
+			if again, err := env.AddToProcess(got); err != nil || string(again) != tc.want {
+				t.Errorf("twice it is %v\n%s", err, again)
+			}
+		})
+	}
+	for _, broken := range []string{``, `{`, `[]`, `{"env":"A=B"}`, `{} {}`} {
+		if got, err := env.AddToProcess([]byte(broken)); err == nil {
+			t.Errorf("%q became %q", broken, got)
+		}
 	}
 }

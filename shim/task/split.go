@@ -49,6 +49,8 @@ type injected struct {
 	// dir is libhetcuda's directory on the host.
 	dir     string
 	library snapshot.Library
+	// environment is how its processes are told.
+	environment oci.Environment
 }
 
 // Library is the manifest's word for it.
@@ -161,7 +163,8 @@ func (s *service) inject(c *container, spec *oci.Spec) error {
 			in.PreloadNames = append(in.PreloadNames, filepath.Base(name))
 		}
 	}
-	if err := oci.Inject(spec, in); err != nil {
+	var err error
+	if c.injected.environment, err = oci.Inject(spec, in); err != nil {
 		return err
 	}
 	return controldir.Make(c.bundle)

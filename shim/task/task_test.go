@@ -75,6 +75,11 @@ func (f *stockService) Start(context.Context, *taskapi.StartRequest) (*taskapi.S
 	return &taskapi.StartResponse{Pid: 7}, nil
 }
 
+func (f *stockService) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*emptypb.Empty, error) {
+	f.calls = append(f.calls, "exec "+string(r.Spec.GetValue()))
+	return &emptypb.Empty{}, nil
+}
+
 func (f *stockService) Kill(context.Context, *taskapi.KillRequest) (*emptypb.Empty, error) {
 	f.calls = append(f.calls, "kill")
 	return &emptypb.Empty{}, nil
