@@ -25,7 +25,11 @@
 #define HETCUDA_GLIBC_SETCLOCK HETCUDA_GLIBC
 #endif
 
-#define HETCUDA_OLD(name, version) __asm__(".symver " #name ", " #name "@" version)
+#define HETCUDA_OLD(name, version) HETCUDA_INSTEAD(name, name, version)
+#define HETCUDA_INSTEAD(name, old, version) __asm__(".symver " #name ", " #old "@" version)
+
+/* stdlib.h of 2.38 renames it, for C23's binary numbers. */
+HETCUDA_INSTEAD(__isoc23_strtoul, strtoul, HETCUDA_GLIBC);
 
 HETCUDA_OLD(dladdr, HETCUDA_GLIBC);
 HETCUDA_OLD(dlclose, HETCUDA_GLIBC);
