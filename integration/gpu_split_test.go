@@ -330,10 +330,14 @@ func TestGPUSplitPrograms(t *testing.T) {
 		args  []string
 		ranks int
 	}{
-		"managed memory": {[]string{"-m"}, 1},
-		"collective":     {[]string{"-n", "2", "-c"}, 2},
+		"managed memory":                  {[]string{"-m"}, 1},
+		"managed memory, by system calls": {[]string{"-m", "-s"}, 1},
+		"collective":                      {[]string{"-n", "2", "-c"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if _, err := os.Stat("/dev/userfaultfd"); err != nil && slices.Contains(tc.args, "-s") {
+				t.Skipf("system calls can't use managed memory here: %v", err)
+			}
 			d := onGPUs(t)
 			ctx := d.testContext(t)
 			s := d.split(spec{args: append([]string{inContainer + "/toy", "-i", "10"}, tc.args...)})

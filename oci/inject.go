@@ -4,10 +4,7 @@
 package oci
 
 import (
-	"encoding/json"
-	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -35,11 +32,14 @@ type Injection struct {
 	// PreloadNames are those in it that every program is to load, in order.
 	Preload      string
 	PreloadNames []string
+	// Userfaultfd is the host's device of that name, nil for none: the library
+	// sees by it which managed memory system calls touch.
+	Userfaultfd *specs.LinuxDevice
 }
 
 // Inject puts libhetcuda in front of the container's GPU driver: by mounts that
-// come after all others, and by the environment that it returns, in which what is
-// there stays. Nothing of the image changes. A spec that has an injection gets its
+// come after all others, a device, and the environment that it returns, in which
+// what is there stays. Nothing of the image changes. A spec that has an injection gets its
 // mounts replaced, and is else as it was.
 func Inject(spec *Spec, in Injection) (Environment, error) {
 	mounts := []specs.Mount{
@@ -55,6 +55,11 @@ func Inject(spec *Spec, in Injection) (Environment, error) {
 	}
 	for _, m := range mounts {
 		if err := spec.SetMount(m); err != nil {
+			return env, err
+		}
+	}
+	if in.Userfaultfd != nil {
+		if err := spec.AddDevice(*in.Userfaultfd, "rw"); err != nil {
 			return env, err
 		}
 	}
@@ -78,60 +83,4 @@ func realLibrary(mounts []specs.Mount) string {
 		}
 	}
 	return ""
-}
-
-// SetEnv sets the environment of the container's first process.
-func (s *Spec) SetEnv(env []string) {
-	if !slices.Equal(s.Process.Env, env) {
-		s.Process.Env = env
-		s.set(env, "process", "env")
-	}
-}
-
-// SetMount adds a mount after all others, or puts it in the place of the one
-// with its destination. The others stay as they are, with what our types lack.
-func (s *Spec) SetMount(m specs.Mount) error {
-	all, err := s.rawMounts()
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", m.Destination, err)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", m.Destination, err)
-	}
-	switch i := slices.IndexFunc(s.Mounts, func(old specs.Mount) bool { return path.Clean(old.Destination) == m.Destination }); {
-	case i < 0:
-		s.Mounts, all = append(s.Mounts, m), append(all, data)
-	case sameMount(s.Mounts[i], m):
-		return nil
-	default:
-		s.Mounts[i], all[i] = m, data
-	}
-	s.set(all, "mounts")
-	return nil
-}
-
-func sameMount(a, b specs.Mount) bool {
-	return a.Destination == b.Destination && a.Type == b.Type && a.Source == b.Source && slices.Equal(a.Options, b.Options)
-}
-
-// rawMounts are the mounts as they are written, those that were set included.
-func (s *Spec) rawMounts() ([]json.RawMessage, error) {
-	for _, e := range slices.Backward(s.edits) {
-		if all, ok := e.value.([]json.RawMessage); ok {
-			return slices.Clone(all), nil
-		}
-	}
-	m, err := findMember(s.document, "mounts")
-	if err != nil {
-		return nil, err
-	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(m.value, &all); err != nil {
-		return nil, err
-	}
-	if len(all) != len(s.Mounts) {
-		return nil, fmt.Errorf("%d mounts are written, and %d were read", len(all), len(s.Mounts))
-	}
-	return all, nil
 }

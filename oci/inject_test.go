@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
 
@@ -99,6 +101,34 @@ func TestInjectMounts(t *testing.T) {
 			_, written := inject(t, document, in)
 			if want := strings.Replace(document, `"mounts":`+tc.mounts, `"mounts":`+tc.want, 1); written != want {
 				t.Errorf("it is\n%s\nwant\n%s", written, want)
+			}
+		})
+	}
+}
+
+// A device comes after the rules that deny all.
+func TestInjectUserfaultfd(t *testing.T) {
+	const ours = `{"path":"/dev/userfaultfd","type":"c","major":10,"minor":126,"fileMode":438}`
+	const rule = `{"allow":true,"type":"c","major":10,"minor":126,"access":"rw"}`
+	const deny = `{"allow":false,"access":"rwm","newer":1}`
+	mode := os.FileMode(0o666)
+	in := plainInjection
+	in.Userfaultfd = &specs.LinuxDevice{Path: "/dev/userfaultfd", Type: "c", Major: 10, Minor: 126, FileMode: &mode}
+	for name, tc := range map[string]struct{ linux, want string }{
+		"nothing there":     {`{}`, `{"devices":[` + ours + `],"resources":{"devices":[` + rule + `]}}`},
+		"nulls":             {`{"devices":null,"resources":null}`, `{"devices":[` + ours + `],"resources":{"devices":[` + rule + `]}}`},
+		"beside others":     {`{"devices":[{"path":"/dev/x","newer":1}],"resources":{"devices":[` + deny + `],"newer":1}}`, `{"devices":[{"path":"/dev/x","newer":1},` + ours + `],"resources":{"devices":[` + deny + `,` + rule + `],"newer":1}}`},
+		"of another host":   {`{"devices":[{"path":"/dev/userfaultfd","type":"c","major":10,"minor":9},{"path":"/dev/x"}]}`, `{"devices":[` + ours + `,{"path":"/dev/x"}],"resources":{"devices":[` + rule + `]}}`},
+		"the user's own":    {`{"devices":[{"path":"/dev/userfaultfd/","type":"c","major":10,"minor":126,"uid":7}]}`, `{"devices":[{"path":"/dev/userfaultfd/","type":"c","major":10,"minor":126,"uid":7}],"resources":{"devices":[` + rule + `]}}`},
+		"denied afterwards": {`{"resources":{"devices":[` + rule + `,` + deny + `]}}`, `{"resources":{"devices":[` + rule + `,` + deny + `,` + rule + `]},"devices":[` + ours + `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, written := inject(t, `{"mounts":[],"linux":`+tc.linux+`}`, in)
+			if !strings.Contains(written, `"linux":`+tc.want) {
+				t.Errorf("it is\n%s\nwant\n%s", written, tc.want)
+			}
+			if _, again := inject(t, written, in); again != written {
+				t.Errorf("twice it is\n%s\nonce\n%s", again, written)
 			}
 		})
 	}

@@ -56,6 +56,13 @@ type Linux struct {
 	CgroupsPath string                 `json:"cgroupsPath"`
 	Namespaces  []specs.LinuxNamespace `json:"namespaces"`
 	Devices     []specs.LinuxDevice    `json:"devices"`
+	Resources   Resources              `json:"resources"`
+}
+
+// Resources is the part of [specs.LinuxResources] that we read.
+type Resources struct {
+	// Devices are the rules of the control group; the last one that fits counts.
+	Devices []specs.LinuxDeviceCgroup `json:"devices"`
 }
 
 // Load reads the spec of a bundle.

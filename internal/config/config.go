@@ -49,6 +49,8 @@ type Split struct {
 	// PreloadDir is a directory of libraries that the containers' programs are to
 	// load besides, "" for none.
 	PreloadDir string `toml:"preload_dir"`
+	// Userfaultfd gives containers with libhetcuda the host's /dev/userfaultfd.
+	Userfaultfd bool `toml:"userfaultfd"`
 }
 
 // CRIU is about the CRIU program.
@@ -79,6 +81,7 @@ func Default() Config {
 		LogDir:   "/var/log/hetgpu",
 		StateDir: "/run/hetgpu",
 		Timeout:  Duration(10 * time.Minute),
+		Split:    Split{Userfaultfd: true},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -55,20 +56,31 @@ func rewriteDevices(pid int, devices []specs.LinuxDevice, saved []gpuplugin.Devi
 	return nil
 }
 
-// addDevice makes a node that is missing. The container's processes run by now,
-// and its files are theirs: where one of its links is in the way, it fails, and
-// one that is put there meanwhile leads nowhere outside its root.
+// addDevice makes a node that is missing, or that has the number which the device
+// had on the saved container's host. The container's processes run by now, and its
+// files are theirs: where one of its links is in the way, it fails, and one that
+// is put there meanwhile leads nowhere outside its root.
 func addDevice(root *os.Root, d specs.LinuxDevice) error {
 	kind, ok := map[string]uint32{"c": unix.S_IFCHR, "u": unix.S_IFCHR, "b": unix.S_IFBLK}[d.Type]
 	if !ok {
 		return nil // a pipe is no device that a restore would lack
 	}
 	path := strings.TrimPrefix(filepath.Clean(d.Path), "/")
-	if _, err := root.Lstat(path); err == nil {
-		return nil
+	number := unix.Mkdev(uint32(d.Major), uint32(d.Minor))
+	info, missing := root.Lstat(path)
+	if missing == nil {
+		st, known := info.Sys().(*syscall.Stat_t)
+		if info.Mode()&os.ModeDevice == 0 || known && st.Rdev == number && st.Mode&unix.S_IFMT == kind {
+			return nil
+		}
 	}
 	if err := noLinks(root, filepath.Dir(path)); err != nil {
 		return err
+	}
+	if missing == nil {
+		if err := root.Remove(path); err != nil {
+			return err
+		}
 	}
 	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -78,7 +90,7 @@ func addDevice(root *os.Root, d specs.LinuxDevice) error {
 		return err
 	}
 	defer dir.Close()
-	at, name, number := int(dir.Fd()), filepath.Base(path), unix.Mkdev(uint32(d.Major), uint32(d.Minor))
+	at, name := int(dir.Fd()), filepath.Base(path)
 	err = unix.Mknodat(at, name, kind, int(number))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -101,6 +113,24 @@ func addDevice(root *os.Root, d specs.LinuxDevice) error {
 		return errors.New("the container replaced it while it was made")
 	}
 	return own(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), d)
+}
+
+// charDevice describes one of the host's devices, for every user of a container;
+// nil if the host has none.
+func charDevice(path string) (*specs.LinuxDevice, error) {
+	var st unix.Stat_t
+	switch err := unix.Stat(path, &st); {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the host's device %s: %w", path, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
+		return nil, fmt.Errorf("the host's %s is no device", path)
+	}
+	mode := os.FileMode(defaultDeviceMode)
+	return &specs.LinuxDevice{
+		Path: path, Type: "c", Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)), FileMode: &mode,
+	}, nil
 }
 
 // noLinks fails if a directory's path, as far as it exists, has a link.

@@ -30,6 +30,16 @@ func TestAddDevice(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Join(root, "dev/sub"), 0o755))
 			must(t, os.WriteFile(filepath.Join(root, "dev/sub/gpu"), []byte("its own"), 0o600))
 		}, false, false},
+		"with another number": {func(t *testing.T, root string) {
+			t.Helper()
+			must(t, os.MkdirAll(filepath.Join(root, "dev/sub"), 0o755))
+			must(t, unix.Mknod(filepath.Join(root, "dev/sub/gpu"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
+		}, true, false},
+		"with its number": {func(t *testing.T, root string) {
+			t.Helper()
+			must(t, os.MkdirAll(filepath.Join(root, "dev/sub"), 0o755))
+			must(t, unix.Mknod(filepath.Join(root, "dev/sub/gpu"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+		}, false, false},
 		"a link leads out": {func(t *testing.T, root string) {
 			t.Helper()
 			must(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
@@ -58,6 +68,19 @@ func TestAddDevice(t *testing.T) {
 				t.Errorf("mode %o, device %x, owner %d:%d, %v", st.Mode, st.Rdev, st.Uid, st.Gid, err)
 			}
 		})
+	}
+}
+
+func TestCharDevice(t *testing.T) {
+	d, err := charDevice("/dev/null")
+	if err != nil || d.Type != "c" || d.Major != 1 || d.Minor != 3 || d.FileMode.Perm() != 0o666 || d.Path != "/dev/null" {
+		t.Errorf("/dev/null is %+v, %v", d, err)
+	}
+	if d, err := charDevice(filepath.Join(t.TempDir(), "none")); d != nil || err != nil {
+		t.Errorf("one that is missing is %+v, %v", d, err)
+	}
+	if d, err := charDevice(t.TempDir()); d != nil || err == nil {
+		t.Errorf("a directory is %+v", d)
 	}
 }
 

@@ -37,6 +37,9 @@ const (
 	libraryName = "libcuda.so.1"
 	// kernelDriver has the version of NVIDIA's kernel driver.
 	kernelDriver = "/sys/module/nvidia/version"
+	// userfaultfd is the device by which a process without privileges sees the
+	// faults of its system calls too (Linux 6.1; Documentation/admin-guide/mm).
+	userfaultfd = "/dev/userfaultfd"
 )
 
 // testedDrivers are the releases of the driver that libhetcuda was tested with.
@@ -164,6 +167,11 @@ func (s *service) inject(c *container, spec *oci.Spec) error {
 		}
 	}
 	var err error
+	if s.config.Split.Userfaultfd {
+		if in.Userfaultfd, err = charDevice(userfaultfd); err != nil {
+			return err
+		}
+	}
 	if c.injected.environment, err = oci.Inject(spec, in); err != nil {
 		return err
 	}

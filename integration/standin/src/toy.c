@@ -5,7 +5,7 @@
 // it. Each tick adds one to every word of device memory, reads all of it back
 // and compares; a word that differs, or any CUDA error, ends it with status 1.
 //
-//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m] [-c] [-p keep|close]
+//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-p keep|close]
 //
 // It prints "tick K sum S" (with more than one rank: "rank R tick K sum S")
 // every tick. See README.md for the options.
@@ -29,14 +29,14 @@
 #define cuCtxCreate cuCtxCreate_v2
 #endif
 
-enum { MAX_RANKS = 64, MANAGED = 64 << 10 /* words */ };
+enum { MAX_RANKS = 64, MANAGED = 64 << 10 /* words */, PATIENCE_MS = 20000 };
 
 static struct {
 	size_t bytes;
 	int ranks, gpu;
 	unsigned interval_ms, long_ms;
 	unsigned long ticks;
-	bool managed, collective;
+	bool managed, system_calls, collective;
 	const char *ipc; // NULL, "keep" or "close"
 } opt = {.bytes = 1 << 20, .ranks = 1, .gpu = -1, .interval_ms = 100};
 
@@ -54,6 +54,7 @@ struct rank {
 	CUmodule module;
 	CUfunction add, spin, meet;
 	uint32_t *host;
+	int file; // with -s, what the kernel writes managed memory to and reads it from
 };
 
 static void check(const char *what, CUresult r)
@@ -134,6 +135,7 @@ static void setup(struct rank *k)
 	if (opt.managed) {
 		CK(cuMemAllocManaged(&k->managed, MANAGED * 4, CU_MEM_ATTACH_GLOBAL));
 		CK(cuMemsetD32(k->managed, 7, MANAGED));
+		k->file = opt.system_calls ? memfd_create("managed", MFD_CLOEXEC) : -1;
 	}
 	if (opt.collective) {
 		CK(cuMemHostRegister(shared, sizeof *shared, CU_MEMHOSTREGISTER_DEVICEMAP));
@@ -169,11 +171,44 @@ static void work(struct rank *k, uint32_t tick)
 		launch(k->add, MANAGED / 256, 256, (void *[]){&k->managed, &words, &one});
 }
 
+// move has a system call use managed memory. While that is being saved it fails.
+static void move(const char *what, ssize_t (*call)(const struct rank *), const struct rank *k)
+{
+	for (int i = 0; i < PATIENCE_MS; i++) {
+		ssize_t n = call(k);
+		if (n == MANAGED * 4)
+			return;
+		if (n < 0 && errno != EFAULT)
+			break;
+		sleep_ms(1);
+	}
+	printf("error: %s managed memory: %s\n", what, strerror(errno));
+	fflush(stdout);
+	_exit(1);
+}
+
+static ssize_t from_managed(const struct rank *k)
+{
+	return pwrite(k->file, (void *)(uintptr_t)k->managed, MANAGED * 4, 0);
+}
+
+static ssize_t to_managed(const struct rank *k)
+{
+	return pread(k->file, (void *)(uintptr_t)k->managed, MANAGED * 4, 0);
+}
+
 // verify_managed looks at managed memory from the CPU, which then adds one to
-// every third word, as the GPU has to every word.
+// every third word, as the GPU has to every word. With -s it is the kernel that
+// reads all of it, and writes it back.
 static void verify_managed(const struct rank *k, uint32_t tick)
 {
-	uint32_t *p = (uint32_t *)(uintptr_t)k->managed;
+	static uint32_t words[MANAGED];
+	uint32_t *p = opt.system_calls ? words : (uint32_t *)(uintptr_t)k->managed;
+	if (opt.system_calls) {
+		move("write from", from_managed, k);
+		if (pread(k->file, words, sizeof words, 0) != (ssize_t)sizeof words)
+			check("pread", CUDA_ERROR_UNKNOWN);
+	}
 	for (uint32_t i = 0; i < MANAGED; i++) {
 		uint32_t want = 7 + tick + (i % 3 == 0 ? tick - 1 : 0);
 		if (p[i] != want) {
@@ -184,6 +219,11 @@ static void verify_managed(const struct rank *k, uint32_t tick)
 		if (i % 3 == 0)
 			p[i]++;
 	}
+	if (!opt.system_calls)
+		return;
+	if (pwrite(k->file, words, sizeof words, 0) != (ssize_t)sizeof words)
+		check("pwrite", CUDA_ERROR_UNKNOWN);
+	move("read into", to_managed, k);
 }
 
 static uint64_t verify(struct rank *k, uint32_t tick)
@@ -266,7 +306,7 @@ static int run_ranks(void)
 
 static void options(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:mcp:")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:mscp:")) != -1;) {
 		switch (o) {
 		case 'b': opt.bytes = strtoull(optarg, NULL, 10) / 4 * 4; break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -275,6 +315,7 @@ static void options(int argc, char **argv)
 		case 'l': opt.long_ms = (unsigned)atoi(optarg); break;
 		case 'g': opt.gpu = atoi(optarg); break;
 		case 'm': opt.managed = true; break;
+		case 's': opt.system_calls = true; break;
 		case 'c': opt.collective = true; break;
 		case 'p': opt.ipc = optarg; break;
 		default: exit(2);
