@@ -33,7 +33,7 @@ var variants = []struct{ name, sanitize string }{
 
 // programs are in test/, each with what it is about in its first comment.
 var programs = []string{
-	"forward", "gate", "control", "forked", "missing", "bench",
+	"forward", "gate", "step", "control", "forked", "missing", "bench",
 	"memory_alloc", "memory_park", "memory_threads", "memory_vmm",
 }
 

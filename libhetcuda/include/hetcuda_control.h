@@ -30,9 +30,23 @@
  *              reserved. What the peer holds is then all there is
  *     UNPARK   parked: `count` chunks follow as in PARK, exactly those that were
  *              parked, in any order. They are mapped again where they were
- *     RELEASE  held, and not parked: calls go on
+ *     RELEASE  held or stepped, and not parked: calls go on
+ *     STEP     from now on only `count` calls that give a device work may begin,
+ *              in the order in which they come; the others wait, and all other
+ *              calls go on. Answered at once, with a status. Another STEP puts
+ *              its count in the place of what is left
+ *     STATUS   stepped: answered with a status as soon as the device has done
+ *              all that it was given, and at the latest after timeout_ms
  *
- * A connection that ends takes its HOLD (and a PARK without COMMIT) with it, so
+ * Processes whose kernels wait for one another (NCCL) can't be held one by one:
+ * that which is held may be what another's kernel waits for. All of them are
+ * stepped; those whose devices have come to rest are let on until the others
+ * have, too; and then all are held. HOLD of a process that is stepped and can't
+ * be held in time leaves it stepped, with no call left.
+ *
+ * STEP and STATUS are there from protocol 2 on.
+ *
+ * A connection that ends takes its STEP and HOLD (and a PARK without COMMIT) with it, so
  * that a peer that dies leaves a running program. What is parked stays parked,
  * with or without a connection, and through a dump and a restore by CRIU; a new
  * connection finds it so (HELLO) and can UNPARK. A peer that hangs is one that
@@ -49,7 +63,7 @@
 #define HETCUDA_SOCKET_PREFIX "hetcuda."
 #define HETCUDA_MAGIC 0x31637468u /* "htc1" */
 
-enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224 };
+enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 2 };
 
 enum hetcuda_op {
 	HETCUDA_HELLO = 1,
@@ -58,19 +72,22 @@ enum hetcuda_op {
 	HETCUDA_COMMIT = 4,
 	HETCUDA_UNPARK = 5,
 	HETCUDA_RELEASE = 6,
+	HETCUDA_STEP = 7,
+	HETCUDA_STATUS = 8,
 };
 
 enum hetcuda_state {
 	HETCUDA_RUNNING = 0,
 	HETCUDA_HELD = 1,
 	HETCUDA_PARKED = 2, /* and held */
+	HETCUDA_STEPPED = 3,
 };
 
 struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
-	uint32_t timeout_ms; /* HOLD, PARK */
-	uint32_t count;      /* UNPARK: chunks that follow */
+	uint32_t timeout_ms; /* HOLD, PARK, STATUS */
+	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls */
 };
 
 struct hetcuda_reply {
@@ -90,6 +107,23 @@ struct hetcuda_hello {
 	uint64_t bytes;    /* of device memory in the chunks */
 	char version[32];  /* of the library */
 	char build[40];    /* its build id in hexadecimal: a restored process needs the same file */
+	uint32_t protocol; /* HETCUDA_PROTOCOL; a library whose hello ends before it speaks 1 */
+	uint32_t reserved;
+};
+
+enum hetcuda_device_state {
+	HETCUDA_BUSY = 0,      /* has work, or may be given some */
+	HETCUDA_IDLE = 1,      /* has none, and gets none before the next STEP */
+	HETCUDA_CAPTURING = 2, /* a stream is being captured, so it can't be asked */
+};
+
+/* What follows the reply to STEP and STATUS, in the same packet. */
+struct hetcuda_status {
+	uint32_t device;  /* hetcuda_device_state */
+	uint32_t inside;  /* threads inside of the driver; the reply's text says where */
+	uint32_t waiting; /* threads at the gate */
+	uint32_t left;    /* calls that may still begin */
+	uint64_t passed;  /* calls that have, since the process ran */
 };
 
 /*

@@ -33,6 +33,7 @@
 #include "memory.h"
 #include "overrides.h"
 #include "real.h"
+#include "step.h"
 #include "thread.h"
 
 #ifndef HETCUDA_VERSION
@@ -240,7 +241,7 @@ static int hello(const struct hetcuda_request *request)
 		struct hetcuda_hello hello;
 	} packet = {
 		.reply = { .magic = HETCUDA_MAGIC, .op = request->op },
-		.hello = { .state = state, .pid = getpid(), .driver = driver },
+		.hello = { .state = state, .pid = getpid(), .driver = driver, .protocol = HETCUDA_PROTOCOL },
 	};
 
 	static_assert(sizeof(packet) == sizeof(struct hetcuda_reply) + sizeof(struct hetcuda_hello), "padding");
@@ -258,7 +259,41 @@ static int hold(const struct hetcuda_request *request)
 
 	if (!r)
 		state = HETCUDA_HELD;
+	else if (!hetcuda_gate_steps())
+		state = HETCUDA_RUNNING;
 	return answer(request, r, 0, text);
+}
+
+/* The reply to STEP and STATUS. */
+static int tell(const struct hetcuda_request *request, int r, uint32_t timeout_ms, char *text)
+{
+	struct {
+		struct hetcuda_reply reply;
+		struct hetcuda_status status;
+	} packet = { .reply = { .magic = HETCUDA_MAGIC, .op = request->op } };
+
+	static_assert(sizeof(packet) == sizeof(struct hetcuda_reply) + sizeof(struct hetcuda_status), "padding");
+	if (!r)
+		r = hetcuda_step_status(timeout_ms, peer_gone, &packet.status, text);
+	packet.reply.status = r;
+	memcpy(packet.reply.text, text, sizeof(packet.reply.text));
+	return send_packet(&packet, sizeof(packet));
+}
+
+static int step(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	int r = hetcuda_step(request->count, text);
+
+	state = r ? HETCUDA_RUNNING : HETCUDA_STEPPED;
+	return tell(request, r, 0, text);
+}
+
+static int tell_status(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+
+	return tell(request, 0, request->timeout_ms, text);
 }
 
 static void abandon(void)
@@ -376,16 +411,19 @@ static int release(const struct hetcuda_request *request)
 
 static int perform(const struct hetcuda_request *request)
 {
+	enum { RUNNING = 1 << HETCUDA_RUNNING, HELD = 1 << HETCUDA_HELD, PARKED = 1 << HETCUDA_PARKED, STEPPED = 1 << HETCUDA_STEPPED };
 	static const struct {
 		int (*run)(const struct hetcuda_request *request);
-		enum hetcuda_state when;
+		unsigned int when;
 		const char *refused;
 	} ops[] = {
-		[HETCUDA_HOLD] = { hold, HETCUDA_RUNNING, "HOLD of a program that is held" },
-		[HETCUDA_PARK] = { park, HETCUDA_HELD, "PARK of a program that is not held, or parked" },
-		[HETCUDA_COMMIT] = { commit, HETCUDA_HELD, "COMMIT of a program that is not held, or parked" },
-		[HETCUDA_UNPARK] = { unpark, HETCUDA_PARKED, "UNPARK of a program that is not parked" },
-		[HETCUDA_RELEASE] = { release, HETCUDA_HELD, "RELEASE of a program that is not held, or parked" },
+		[HETCUDA_HOLD] = { hold, RUNNING | STEPPED, "HOLD of a program that is held" },
+		[HETCUDA_PARK] = { park, HELD, "PARK of a program that is not held, or parked" },
+		[HETCUDA_COMMIT] = { commit, HELD, "COMMIT of a program that is not held, or parked" },
+		[HETCUDA_UNPARK] = { unpark, PARKED, "UNPARK of a program that is not parked" },
+		[HETCUDA_RELEASE] = { release, HELD | STEPPED, "RELEASE of a program that is not held, or parked" },
+		[HETCUDA_STEP] = { step, RUNNING | STEPPED, "STEP of a program that is held" },
+		[HETCUDA_STATUS] = { tell_status, STEPPED, "STATUS of a program that is not stepped" },
 	};
 
 	if (request->op == HETCUDA_HELLO)
@@ -394,7 +432,7 @@ static int perform(const struct hetcuda_request *request)
 		hetcuda_log("control: no such request: %u", request->op);
 		return ENDED;
 	}
-	if (ops[request->op].when != state) {
+	if (!(ops[request->op].when & 1u << state)) {
 		/* The chunks of an UNPARK are on their way and would be taken
 		 * for requests. */
 		answer(request, -EINVAL, 0, ops[request->op].refused);
@@ -437,7 +475,7 @@ static void serve_connection(void)
 	}
 	close_transit();
 	abandon();
-	if (state == HETCUDA_HELD) {
+	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;
 		hetcuda_gate_release();

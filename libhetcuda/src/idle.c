@@ -27,8 +27,10 @@ struct job {
 	CUcontext contexts[];
 };
 
-// The job that a time-out left behind: while it waits, so would another.
-static struct job *stuck;
+// The job that a time-out left behind: while it waits, so would another. What
+// was submitted after a stale one began it may not have seen.
+static struct job *left;
+static bool stale;
 
 static void drop(struct job *j)
 {
@@ -132,27 +134,38 @@ static bool finished(struct job *j, const struct timespec *end)
 	return done;
 }
 
-int wait_idle(uint32_t timeout_ms)
+// begin starts a job, once that which is under way and can't be used has ended.
+static int begin(bool anew, const struct timespec *end)
+{
+	stale = stale || anew;
+	if (left && !stale)
+		return 0;
+	if (left && !finished(left, end))
+		return -ETIMEDOUT;
+	if (left)
+		drop(left);
+	left = make();
+	if (!left)
+		return -ENOMEM;
+	int error = start(left);
+	if (error) {
+		drop(left);
+		left = NULL;
+	}
+	stale = false;
+	return -error;
+}
+
+int wait_idle(bool anew, uint32_t timeout_ms)
 {
 	struct timespec end = after(timeout_ms);
-	if (stuck && !finished(stuck, &end))
+	int result = begin(anew, &end);
+	if (result)
+		return result;
+	if (!finished(left, &end))
 		return -ETIMEDOUT;
-	if (stuck)
-		drop(stuck);
-	stuck = NULL;
-	struct job *j = make();
-	if (!j)
-		return -ENOMEM;
-	int error = start(j);
-	if (error) {
-		drop(j);
-		return -error;
-	}
-	if (!finished(j, &end)) {
-		stuck = j;
-		return -ETIMEDOUT;
-	}
-	int result = (int)j->result;
-	drop(j);
+	result = (int)left->result;
+	drop(left);
+	left = NULL;
 	return result;
 }

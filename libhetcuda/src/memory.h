@@ -18,6 +18,7 @@
 #ifndef HETCUDA_MEMORY_H
 #define HETCUDA_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hetcuda_control.h"
@@ -39,6 +40,14 @@ void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes);
  * at most HETCUDA_TEXT bytes. Like count, it waits for nothing.
  */
 void hetcuda_memory_describe(char *text);
+
+/*
+ * Whether all GPU work has come to its end: 0, -ETIMEDOUT if it has not after
+ * timeout_ms, -EBUSY if a stream is being captured and nobody may ask, another
+ * errno, or a CUresult. What it waits for is what was submitted before the last
+ * call with `anew`. Also while the program runs.
+ */
+int hetcuda_memory_idle(bool anew, uint32_t timeout_ms);
 
 /*
  * Waits until no GPU work is running or queued in any context of the process,

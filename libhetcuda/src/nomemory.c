@@ -27,6 +27,13 @@ WEAK void hetcuda_memory_describe(char *text)
 	*text = 0;
 }
 
+WEAK int hetcuda_memory_idle(bool anew, uint32_t timeout_ms)
+{
+	(void)anew;
+	(void)timeout_ms;
+	return 0;
+}
+
 WEAK int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text)
 {
 	(void)timeout_ms;

@@ -107,6 +107,11 @@ static int sharing(char *text)
 	return -ENOTSUP;
 }
 
+int hetcuda_memory_idle(bool anew, uint32_t timeout_ms)
+{
+	return capture_running() ? -EBUSY : wait_idle(anew, timeout_ms);
+}
+
 static int quiesce(uint32_t timeout_ms, char *text)
 {
 	int result = sharing(text);
@@ -116,7 +121,7 @@ static int quiesce(uint32_t timeout_ms, char *text)
 		say(text, "a stream is being captured; waiting for the GPU would spoil it");
 		return -EAGAIN;
 	}
-	result = wait_idle(timeout_ms);
+	result = wait_idle(true, timeout_ms);
 	if (result == -ETIMEDOUT)
 		say(text, "GPU work is still running after %u ms", timeout_ms);
 	else if (result)

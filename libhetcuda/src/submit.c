@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "pages.h"
 #include "thread.h"
 #include "watch.h"
+#include "work.h"
 
 extern const char hetcuda_submits[];
 extern _Thread_local struct hetcuda_thread *hetcuda_self __attribute__((tls_model("initial-exec")));
@@ -24,25 +24,6 @@ void *hetcuda_submit_next[HETCUDA_EXPORTS];
 static bool submits[HETCUDA_EXPORTS];
 static void *before[HETCUDA_EXPORTS]; // what we have replaced
 
-static bool begins(const char *name, const char *with)
-{
-	return strncmp(name, with, strlen(with)) == 0;
-}
-
-// Waiting for a value in memory is work too: it reads what the CPU has written.
-static bool gives_work(const char *name)
-{
-	static const char *const all[] = {
-		"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamWriteValue", "cuStreamWaitValue", "cuStreamBatchMemOp",
-	};
-	if (begins(name, "cuLaunchHostFunc"))
-		return false;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (begins(name, all[i]))
-			return true;
-	return false;
-}
-
 void submit_watch(void)
 {
 	static bool done;
@@ -51,7 +32,7 @@ void submit_watch(void)
 	done = true;
 	for (unsigned i = 0; i < HETCUDA_EXPORTS; i++) {
 		void *now = hetcuda_table[i], *next = hostcopy_instead(i, now);
-		submits[i] = gives_work(hetcuda_name(i));
+		submits[i] = hetcuda_work_reads(hetcuda_name(i));
 		if (!submits[i] && next == now)
 			continue;
 		before[i] = now;

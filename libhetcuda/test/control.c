@@ -63,6 +63,7 @@ static void says_hello(void)
 	memcpy(build, hello.build, 40);
 	CHECK(hello.state == HETCUDA_RUNNING && hello.pid == getpid() && hello.driver == 13000);
 	CHECK(hello.chunks == CHUNKS && hello.bytes == CHUNKS * 4096);
+	CHECK(hello.protocol == HETCUDA_PROTOCOL && !hello.reserved);
 	CHECK(!strcmp(hello.version, "test"), "%.32s", hello.version);
 	CHECK(strlen(build) == 40 && strspn(build, "0123456789abcdef") == 40, "%s", build);
 	close(fd);
@@ -70,15 +71,21 @@ static void says_hello(void)
 
 static void order(void)
 {
-	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE },
-				     held[] = { HETCUDA_HOLD, HETCUDA_COMMIT, HETCUDA_UNPARK },
-				     parked[] = { HETCUDA_HOLD, HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_RELEASE };
+	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE, HETCUDA_STATUS },
+				     stepped[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK },
+				     held[] = { HETCUDA_HOLD, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_STEP, HETCUDA_STATUS },
+				     parked[] = { HETCUDA_HOLD, HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_RELEASE, HETCUDA_STEP, HETCUDA_STATUS };
 	struct parcel parcel;
 	int fd = dial(getpid());
 	size_t i;
 
 	for (i = 0; i < sizeof(running) / sizeof(running[0]); i++)
 		CHECK(ask(fd, running[i], 100, 0).status == -EINVAL);
+	ask_status(fd, HETCUDA_STEP, 0, 0, NULL);
+	for (i = 0; i < sizeof(stepped) / sizeof(stepped[0]); i++)
+		CHECK(ask(fd, stepped[i], 100, 0).status == -EINVAL);
+	CHECK(ask_hello(fd).state == HETCUDA_STEPPED);
+	CHECK(!ask(fd, HETCUDA_RELEASE, 0, 0).status);
 	CHECK(!ask(fd, HETCUDA_HOLD, 1000, 0).status);
 	for (i = 0; i < sizeof(held) / sizeof(held[0]); i++)
 		CHECK(ask(fd, held[i], 100, 0).status == -EINVAL);
@@ -284,7 +291,7 @@ static void bad_packets(void)
 			send_packet(fd, &request, sizeof(request), NULL, 0);
 			break;
 		case 4:
-			request.op = 7;
+			request.op = 9;
 			send_packet(fd, &request, sizeof(request), NULL, 0);
 			break;
 		case 5:
@@ -321,7 +328,7 @@ static uint32_t number(uint32_t below)
  */
 static void any_packets(void)
 {
-	static const uint32_t ops[] = { 0, 1, 2, 2, 3, 3, 6, 6, 7, 99 };
+	static const uint32_t ops[] = { 0, 1, 2, 2, 3, 3, 6, 7, 8, 99 };
 	char large[4096];
 	int fds[70], i, k;
 

@@ -51,6 +51,18 @@ void hetcuda_memory_count(uint32_t *chunks, uint64_t *bytes)
 	*bytes = (uint64_t)total * SIZE;
 }
 
+int hetcuda_memory_idle(bool anew, uint32_t timeout_ms)
+{
+	(void)anew;
+	if (fault("busy", 0)) {
+		usleep(timeout_ms * 1000);
+		return -ETIMEDOUT;
+	}
+	if (fault("broken", 0))
+		return 700;
+	return fault("capture", 0) ? -EBUSY : 0;
+}
+
 int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text)
 {
 	(void)timeout_ms;

@@ -173,6 +173,22 @@ struct hetcuda_hello ask_hello(int fd)
 	return packet.hello;
 }
 
+struct hetcuda_status ask_status(int fd, enum hetcuda_op op, uint32_t timeout_ms, uint32_t count, struct hetcuda_reply *reply)
+{
+	struct {
+		struct hetcuda_reply reply;
+		struct hetcuda_status status;
+	} packet;
+
+	send_request(fd, op, timeout_ms, count);
+	CHECK(receive_packet(fd, &packet, sizeof(packet), NULL, NULL) == sizeof(packet));
+	CHECK(packet.reply.op == op && memchr(packet.reply.text, 0, HETCUDA_TEXT));
+	CHECK(reply || packet.reply.status == 0, "%d: %s", packet.reply.status, packet.reply.text);
+	if (reply)
+		*reply = packet.reply;
+	return packet.status;
+}
+
 int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel)
 {
 	struct hetcuda_reply reply = ask(fd, HETCUDA_PARK, timeout_ms, 0);

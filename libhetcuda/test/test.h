@@ -51,6 +51,8 @@ ssize_t receive_packet(int fd, void *data, size_t size, int *fds, int *nfds);
 void send_packet(int fd, const void *data, size_t size, const int *fds, int nfds);
 struct hetcuda_reply ask(int fd, enum hetcuda_op op, uint32_t timeout_ms, uint32_t count);
 struct hetcuda_hello ask_hello(int fd);
+/* STEP or STATUS; reply may be NULL, and then there must be no error. */
+struct hetcuda_status ask_status(int fd, enum hetcuda_op op, uint32_t timeout_ms, uint32_t count, struct hetcuda_reply *reply);
 
 /* What one peer holds of a process. */
 struct parcel {
