@@ -5,6 +5,7 @@ package gputest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,6 +49,8 @@ type Library struct {
 	parcels map[string]*parcel
 	files   []Memory
 	room    bool
+	// steps says that the library can step.
+	steps bool
 }
 
 type client struct {
@@ -67,7 +70,7 @@ var _ nvidia.Mover = (*Library)(nil)
 // NewLibrary returns a library that no process runs yet, on devices with room
 // for a copy.
 func NewLibrary(m *Machine) *Library {
-	return &Library{tb: m.tb, m: m, clients: map[int]*client{}, parcels: map[string]*parcel{}, room: true}
+	return &Library{tb: m.tb, m: m, clients: map[int]*client{}, parcels: map[string]*parcel{}, room: true, steps: true}
 }
 
 // SetRoom says whether the devices have room for a copy.
@@ -180,7 +183,7 @@ func (l *Library) Clients(ctx context.Context, _ string) (list []nvidia.Client, 
 	err = l.serve(ctx, OpClients, 0, func() error {
 		for pid, c := range l.clients {
 			if l.m.StateOf(pid) != "" {
-				list = append(list, nvidia.Client{PID: pid, State: c.state})
+				list = append(list, nvidia.Client{PID: pid, State: c.state, Steps: l.steps})
 			}
 		}
 		return nil
@@ -197,6 +200,43 @@ func (l *Library) Hold(ctx context.Context, _ string, pid int, _ time.Duration) 
 		}
 		return err
 	})
+}
+
+// HoldTogether implements nvidia.Mover. Each process is a call of its own to
+// what is recorded, and to faults.
+func (l *Library) HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) error {
+	var held []int
+	for _, pid := range pids {
+		before := l.StateOf(pid)
+		err := l.Hold(ctx, dir, pid, timeout)
+		switch {
+		case errors.Is(err, helperapi.ErrGone):
+		case err != nil:
+			l.letGo(held)
+			return &gpuplugin.ProcessError{PID: pid, Op: "hold", Err: err}
+		case before == nvidia.ClientRunning:
+			held = append(held, pid)
+		}
+	}
+	return nil
+}
+
+// letGo is what becomes of some if another can't be held.
+func (l *Library) letGo(pids []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, pid := range pids {
+		if c := l.clients[pid]; c != nil && c.state == nvidia.ClientHeld {
+			c.state = nvidia.ClientRunning
+		}
+	}
+}
+
+// SetSteps says whether the library can let processes on step by step.
+func (l *Library) SetSteps(steps bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steps = steps
 }
 
 // Release implements nvidia.Mover.

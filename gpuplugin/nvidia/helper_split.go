@@ -92,7 +92,7 @@ func (h *Helper) Clients(ctx context.Context, dir string) ([]Client, error) {
 	for _, c := range resp.GetClients() {
 		clients = append(clients, Client{
 			PID: int(c.GetPid()), State: ClientState(c.GetState()), Version: c.GetVersion(), Build: c.GetBuild(),
-			Driver: int(c.GetDriver()), Chunks: int(c.GetChunks()), Bytes: c.GetBytes(), Detail: c.GetDetail(),
+			Driver: int(c.GetDriver()), Chunks: int(c.GetChunks()), Bytes: c.GetBytes(), Steps: c.GetSteps(), Detail: c.GetDetail(),
 		})
 	}
 	return clients, nil
@@ -112,6 +112,19 @@ func (h *Helper) Hold(ctx context.Context, dir string, pid int, timeout time.Dur
 		return gpu.Hold(ctx, &helperapi.ClientRequest{
 			Dir: dir, Pid: int32(pid), TimeoutMs: uint32(max(timeout.Milliseconds(), 1)), Operation: number,
 		})
+	})
+}
+
+// HoldTogether implements [Mover].
+func (h *Helper) HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) error {
+	req := &helperapi.HoldTogetherRequest{Dir: dir, TimeoutMs: uint32(max(timeout.Milliseconds(), 1))}
+	for _, pid := range pids {
+		req.Pids = append(req.Pids, int32(pid))
+	}
+	return h.move(ctx, "hold", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		req.Operation = number
+		resp, err := gpu.HoldTogether(ctx, req)
+		return resp.GetFailure(), err
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (scriptedMover) act(ctx context.Context, dir string) error {
 
 var (
 	scriptedClient = nvidia.Client{
-		PID: 7, State: nvidia.ClientParked, Version: "1", Build: "ab", Driver: 13000, Chunks: 2, Bytes: 1 << 40, Detail: "pinned 3 MiB",
+		PID: 7, State: nvidia.ClientParked, Version: "1", Build: "ab", Driver: 13000, Chunks: 2, Bytes: 1 << 40, Steps: true, Detail: "pinned 3 MiB",
 	}
 	scriptedSaved = nvidia.Saved{
 		Files: []nvidia.SavedFile{{Name: "hetgpu-mem-0.img", Size: 4096}, {Name: "hetgpu-mem.img", Size: 99}},
@@ -67,6 +68,13 @@ func (m scriptedMover) Clients(ctx context.Context, dir string) ([]nvidia.Client
 func (m scriptedMover) Hold(ctx context.Context, dir string, _ int, timeout time.Duration) error {
 	if timeout != 20*time.Millisecond {
 		return fmt.Errorf("time-out %v", timeout)
+	}
+	return m.act(ctx, dir)
+}
+
+func (m scriptedMover) HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) error {
+	if timeout != 20*time.Millisecond || !slices.Equal(pids, []int{1, 2}) {
+		return fmt.Errorf("%v, time-out %v", pids, timeout)
 	}
 	return m.act(ctx, dir)
 }
@@ -140,11 +148,12 @@ func TestMoverAnswers(t *testing.T) {
 		t.Errorf("Progress: %+v, %v", got, err)
 	}
 	for name, err := range map[string]error{
-		"Hold":    h.Hold(ctx, dirFine, 1, 20*time.Millisecond),
-		"Release": h.Release(ctx, dirFine, 1),
-		"Unpark":  h.Unpark(ctx, dirFine, 1, "p"),
-		"Drop":    h.Drop(ctx, []string{dirFine}),
-		"Prepare": h.Prepare(ctx, []string{"GPU-a"}),
+		"Hold":     h.Hold(ctx, dirFine, 1, 20*time.Millisecond),
+		"together": h.HoldTogether(ctx, dirFine, []int{1, 2}, 20*time.Millisecond),
+		"Release":  h.Release(ctx, dirFine, 1),
+		"Unpark":   h.Unpark(ctx, dirFine, 1, "p"),
+		"Drop":     h.Drop(ctx, []string{dirFine}),
+		"Prepare":  h.Prepare(ctx, []string{"GPU-a"}),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -203,6 +212,11 @@ func TestMoverCancel(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		cancel()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := h.HoldTogether(ctx, dirWaits, []int{1, 2}, 20*time.Millisecond); !errors.Is(err, context.Canceled) {
+		t.Errorf("hold: %v", err)
 	}
 	if h.PID() != before {
 		t.Error("the helper was replaced")

@@ -22,7 +22,7 @@ import (
 // the helper: so a Mover has a helper of its own, beside the one that calls the
 // driver, which may be killed when the driver hangs.
 //
-// The order is Hold, Park for each process; Duplicate or Save for all; Unpark,
+// The order is Hold or HoldTogether, Park for each process; Duplicate or Save for all; Unpark,
 // Release; Save if it was duplicated; Drop. A restore is Load beside CRIU, then
 // Unpark and Release.
 // Whatever failed, Release and Drop return to a running process and an empty
@@ -43,6 +43,10 @@ type Mover interface {
 	// timeout it fails with helperapi.ErrNotReady, and the process runs. It ends
 	// with Release, or with the helper. One that is held already stays so.
 	Hold(ctx context.Context, dir string, pid int, timeout time.Duration) error
+	// HoldTogether does the same to processes whose kernels may wait for one
+	// another, all of which can be let on step by step: none waits for one that
+	// is held. After an error all run. Those that have gone are left out.
+	HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) error
 	// Release lets a process go on that is held and not parked. Of one that is
 	// not held, or gone, it does nothing.
 	Release(ctx context.Context, dir string, pid int) error
@@ -94,6 +98,8 @@ type Client struct {
 	// Chunks and Bytes are of device memory.
 	Chunks int
 	Bytes  uint64
+	// Steps says that it can be let on step by step.
+	Steps bool
 	// Detail is what the library says beside, for people; may be empty.
 	Detail string
 }

@@ -115,16 +115,16 @@ func (s *SplitEngine) refuseAway(procs []gpuplugin.Process) error {
 }
 
 // clients asks for the processes that run the library, by PID.
-func (s *SplitEngine) clients(ctx context.Context) (map[int]ClientState, error) {
+func (s *SplitEngine) clients(ctx context.Context) (map[int]Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.driver.cfg.stateTimeout)
 	defer cancel()
 	list, err := s.mover.Clients(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	clients := make(map[int]ClientState, len(list))
+	clients := make(map[int]Client, len(list))
 	for _, c := range list {
-		clients[c.PID] = c.State
+		clients[c.PID] = c
 	}
 	return clients, nil
 }
@@ -162,7 +162,8 @@ func (s *SplitEngine) warm(ctx context.Context, procs []gpuplugin.Process) error
 // which it was found.
 //
 // A process at the gate may keep the kernels of the others waiting, as one does
-// that is locked, so tries are short, and all go on between them.
+// that is locked. Libraries that can let their processes on step by step bring
+// all to rest together; otherwise tries are short. All go on between two.
 func (s *SplitEngine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
 	if len(splitOf(procs)) == 0 {
 		return s.driver.Lock(ctx, procs)
@@ -173,17 +174,27 @@ func (s *SplitEngine) Lock(ctx context.Context, procs []gpuplugin.Process) error
 	})
 }
 
+const (
+	// stepFactor is how much longer processes are stepped than one is waited for
+	// that is held by itself; before the first time that is 2 s for several.
+	stepFactor = 80
+	// maxStepSlice is the longest that they are stepped without going on freely.
+	maxStepSlice = 8 * time.Second
+)
+
 func (s *SplitEngine) lockOnce(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
 	clients, err := s.clients(ctx)
 	if err != nil {
 		return []error{err}
 	}
 	var open, waiting []gpuplugin.Process
+	steps := true
 	for _, p := range splitOf(procs) {
-		if clients[p.PID] == ClientHeld { // by us, for a pause
+		if clients[p.PID].State == ClientHeld { // by us, for a pause
 			continue
 		}
 		open = append(open, p)
+		steps = steps && clients[p.PID].Steps
 		if p.State == gpuplugin.StateLocked {
 			waiting = append(waiting, p)
 		}
@@ -192,15 +203,38 @@ func (s *SplitEngine) lockOnce(ctx context.Context, procs []gpuplugin.Process, t
 	if errs := each(ctx, waiting, "unlock", s.unlock); len(errs) > 0 {
 		return errs
 	}
-	errs := each(ctx, open, "hold", func(ctx context.Context, p gpuplugin.Process) error {
+	hold := s.hold
+	if steps {
+		hold = s.holdTogether
+	}
+	if errs := hold(ctx, open, timeout); len(errs) > 0 {
+		return errs
+	}
+	return s.driver.lockOnce(ctx, inState(served(procs), gpuplugin.StateRunning), within(ctx, timeout))
+}
+
+// hold holds each process by itself, and succeeds between two collectives.
+func (s *SplitEngine) hold(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
+	return each(ctx, procs, "hold", func(ctx context.Context, p gpuplugin.Process) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+s.driver.cfg.grace)
 		defer cancel()
 		return unlessGone(s.mover.Hold(ctx, s.dir, p.PID, timeout))
 	})
-	if len(errs) > 0 {
-		return errs
+}
+
+// holdTogether takes longer than one try of the other kind, and as a rule does it
+// in one.
+func (s *SplitEngine) holdTogether(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
+	if len(procs) == 0 {
+		return nil
 	}
-	return s.driver.lockOnce(ctx, inState(served(procs), gpuplugin.StateRunning), within(ctx, timeout))
+	timeout = within(ctx, min(stepFactor*timeout, maxStepSlice))
+	limit, cancel := context.WithTimeout(ctx, timeout+s.driver.cfg.grace)
+	defer cancel()
+	if err := s.mover.HoldTogether(limit, s.dir, pidsOf(procs), timeout); err != nil {
+		return []error{err}
+	}
+	return nil
 }
 
 // Park takes the device memory out of the locked processes that are split; it

@@ -207,8 +207,9 @@ func TestSplitUndo(t *testing.T) {
 
 // Work that does not come to rest is tried again, and all go on between tries.
 func TestSplitTriesAgain(t *testing.T) {
-	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpLock} {
+	for i, op := range []gputest.Op{gputest.OpHold, gputest.OpLock, gputest.OpHold, gputest.OpLock} {
 		w := newSplitWorld(t)
+		w.lib.SetSteps(i < 2) // or an older library's
 		procs := w.processes(t, 1, 2, 3, 4)
 		w.Fail(gputest.Fault{Op: op, PID: 2, Times: 3, Err: gputest.ErrNotReady})
 		if err := w.e.Lock(t.Context(), procs); err != nil {

@@ -75,15 +75,15 @@ func busy(err error) bool {
 // try may have done it although its answer got lost, and what was to take the
 // memory may not have. Its errors are all [gpuplugin.ErrLost].
 func (s *SplitEngine) giveBackOnce(ctx context.Context, procs []gpuplugin.Process) []error {
-	ask := sync.OnceValues(func() (map[int]ClientState, error) { return s.clients(ctx) })
+	ask := sync.OnceValues(func() (map[int]Client, error) { return s.clients(ctx) })
 	return each(ctx, procs, "unpark", func(ctx context.Context, p gpuplugin.Process) error {
 		err := s.unpark(ctx, p)
 		if err == nil {
 			return nil
 		}
 		clients, asked := ask()
-		state, there := clients[p.PID]
-		if _, gone := s.driver.stateOf(ctx, p.PID); there && state != ClientParked || errors.Is(gone, helperapi.ErrGone) {
+		client, there := clients[p.PID]
+		if _, gone := s.driver.stateOf(ctx, p.PID); there && client.State != ClientParked || errors.Is(gone, helperapi.ErrGone) {
 			s.back(p)
 			return nil
 		}

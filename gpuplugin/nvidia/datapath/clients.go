@@ -20,6 +20,8 @@ var states = map[hetcuda.State]nvidia.ClientState{
 	hetcuda.Running: nvidia.ClientRunning,
 	hetcuda.Held:    nvidia.ClientHeld,
 	hetcuda.Parked:  nvidia.ClientParked,
+	// By a HoldTogether that is under way.
+	hetcuda.Stepped: nvidia.ClientRunning,
 }
 
 // Clients implements nvidia.Mover.
@@ -39,7 +41,7 @@ func (m *Mover) Clients(ctx context.Context, dir string) ([]nvidia.Client, error
 		}
 		clients[i] = nvidia.Client{
 			PID: conns[i].PID(), State: states[h.State], Version: h.Version, Build: h.Build,
-			Driver: h.Driver, Chunks: h.Chunks, Bytes: h.Bytes, Detail: h.Detail,
+			Driver: h.Driver, Chunks: h.Chunks, Bytes: h.Bytes, Steps: h.Steps(), Detail: h.Detail,
 		}
 		return err
 	})
@@ -130,11 +132,8 @@ func (m *Mover) connect(ctx context.Context, key client) (*hetcuda.Conn, error) 
 // Hold implements nvidia.Mover.
 func (m *Mover) Hold(ctx context.Context, dir string, pid int, timeout time.Duration) error {
 	key := client{dir, pid}
-	if held := m.holding(key); held != nil {
-		if h, err := held.Hello(ctx); err == nil && h.State != hetcuda.Running {
-			return nil
-		}
-		m.letGo(key, held)
+	if m.stillHeld(ctx, key) {
+		return nil
 	}
 	c, err := m.connect(ctx, key)
 	if err != nil {
@@ -146,6 +145,48 @@ func (m *Mover) Hold(ctx context.Context, dir string, pid int, timeout time.Dura
 	}
 	m.keep(key, c)
 	return nil
+}
+
+// HoldTogether implements nvidia.Mover.
+func (m *Mover) HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) (err error) {
+	var conns []*hetcuda.Conn
+	defer func() {
+		if err != nil { // all at once: they may wait for one another
+			_ = inParallel(conns, func(c *hetcuda.Conn) error { c.Close(); return nil })
+		}
+	}()
+	for _, pid := range pids {
+		key := client{dir, pid}
+		if m.stillHeld(ctx, key) {
+			continue
+		}
+		c, err := m.connect(ctx, key)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, c)
+	}
+	if err := hetcuda.HoldTogether(ctx, conns, timeout); err != nil {
+		return err
+	}
+	for _, c := range conns {
+		m.keep(client{dir, c.PID()}, c)
+	}
+	return nil
+}
+
+// stillHeld tells whether a process is held by us, and forgets a connection that
+// is broken.
+func (m *Mover) stillHeld(ctx context.Context, key client) bool {
+	held := m.holding(key)
+	if held == nil {
+		return false
+	}
+	if h, err := held.Hello(ctx); err == nil && h.State != hetcuda.Running {
+		return true
+	}
+	m.letGo(key, held)
+	return false
 }
 
 // Release implements nvidia.Mover.

@@ -132,7 +132,7 @@ func TestClients(t *testing.T) {
 	b := newBench(t)
 	want := nvidia.Client{
 		PID: os.Getpid(), State: nvidia.ClientRunning, Version: "1.0-test", Build: "0123456789abcdef",
-		Driver: 13000, Chunks: 4, Bytes: 21*mib + 8192 + 4096,
+		Driver: 13000, Chunks: 4, Bytes: 21*mib + 8192 + 4096, Steps: true,
 	}
 	for _, state := range []nvidia.ClientState{nvidia.ClientRunning, nvidia.ClientHeld} {
 		if state == nvidia.ClientHeld {
@@ -155,6 +155,33 @@ func TestClients(t *testing.T) {
 	}
 	if err := b.Hold(t.Context(), t.TempDir(), 1, time.Second); !errors.Is(err, helperapi.ErrNoState) {
 		t.Errorf("hold of nobody: %v", err)
+	}
+}
+
+// Processes are held together, or all run.
+func TestHoldTogether(t *testing.T) {
+	b := newBench(t)
+	pids := []int{os.Getpid()}
+	b.process.SetBusy(1 << 30)
+	if err := b.HoldTogether(t.Context(), b.control, pids, 50*time.Millisecond); !errors.Is(err, helperapi.ErrNotReady) {
+		t.Errorf("err = %v", err)
+	}
+	if b.process.State() != hetcudatest.Running {
+		t.Errorf("state %d", b.process.State())
+	}
+	b.process.SetBusy(3)
+	check(t, b.HoldTogether(t.Context(), b.control, pids, 10*time.Second))
+	check(t, b.HoldTogether(t.Context(), b.control, pids, 10*time.Second)) // once more is nothing
+	if b.process.State() != hetcudatest.Held {
+		t.Errorf("state %d", b.process.State())
+	}
+	check(t, b.Release(t.Context(), b.control, os.Getpid()))
+	// One that is not there keeps no other one held.
+	if err := b.HoldTogether(t.Context(), b.control, []int{os.Getpid(), 1}, time.Second); !errors.Is(err, helperapi.ErrNoState) {
+		t.Errorf("err = %v", err)
+	}
+	if b.process.State() != hetcudatest.Running {
+		t.Errorf("state %d", b.process.State())
 	}
 }
 

@@ -55,7 +55,7 @@ func (s service) Clients(ctx context.Context, req *helperapi.ClientsRequest) (*h
 	for _, c := range clients {
 		resp.Clients = append(resp.Clients, &helperapi.Client{
 			Pid: int32(c.PID), State: string(c.State), Version: c.Version, Build: c.Build,
-			Driver: int32(c.Driver), Chunks: uint32(c.Chunks), Bytes: c.Bytes, Detail: c.Detail,
+			Driver: int32(c.Driver), Chunks: uint32(c.Chunks), Bytes: c.Bytes, Steps: c.Steps, Detail: c.Detail,
 		})
 	}
 	return resp, nil
@@ -74,6 +74,17 @@ func (s service) Prepare(ctx context.Context, req *helperapi.PrepareRequest) (*h
 // Hold implements helperapi.GPUService.
 func (s service) Hold(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.OperationResponse, error) {
 	return answerMove(s.memory.Hold(ctx, req.GetDir(), int(req.GetPid()), time.Duration(req.GetTimeoutMs())*time.Millisecond))
+}
+
+// HoldTogether implements helperapi.GPUService.
+func (s service) HoldTogether(ctx context.Context, req *helperapi.HoldTogetherRequest) (*helperapi.OperationResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	pids := make([]int, 0, len(req.GetPids()))
+	for _, pid := range req.GetPids() {
+		pids = append(pids, int(pid))
+	}
+	return answerMove(s.memory.HoldTogether(ctx, req.GetDir(), pids, time.Duration(req.GetTimeoutMs())*time.Millisecond))
 }
 
 // Release implements helperapi.GPUService.

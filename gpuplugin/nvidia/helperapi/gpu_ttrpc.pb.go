@@ -19,6 +19,7 @@ type GPUService interface {
 	Clients(context.Context, *ClientsRequest) (*ClientsResponse, error)
 	Prepare(context.Context, *PrepareRequest) (*OperationResponse, error)
 	Hold(context.Context, *ClientRequest) (*OperationResponse, error)
+	HoldTogether(context.Context, *HoldTogetherRequest) (*OperationResponse, error)
 	Release(context.Context, *ClientRequest) (*OperationResponse, error)
 	Park(context.Context, *ClientRequest) (*ParkResponse, error)
 	Duplicate(context.Context, *ParcelsRequest) (*DuplicateResponse, error)
@@ -109,6 +110,13 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Hold(ctx, &req)
+			},
+			"HoldTogether": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req HoldTogetherRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.HoldTogether(ctx, &req)
 			},
 			"Release": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req ClientRequest
@@ -270,6 +278,14 @@ func (c *gpuClient) Prepare(ctx context.Context, req *PrepareRequest) (*Operatio
 func (c *gpuClient) Hold(ctx context.Context, req *ClientRequest) (*OperationResponse, error) {
 	var resp OperationResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Hold", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) HoldTogether(ctx context.Context, req *HoldTogetherRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "HoldTogether", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

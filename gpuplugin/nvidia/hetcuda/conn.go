@@ -275,6 +275,31 @@ func (c *Conn) Hold(ctx context.Context, timeout time.Duration) error {
 	return c.simple(ctx, opHold, timeout, timeout+answerTimeout)
 }
 
+// Step lets so many calls begin that give a device work, instead of those that
+// were left, and all others.
+func (c *Conn) Step(ctx context.Context, count uint32) (Status, error) {
+	return c.status(ctx, opStep, 0, count)
+}
+
+// Status waits until the client's devices have come to rest and nothing may be
+// given to them, but not longer than that.
+func (c *Conn) Status(ctx context.Context, wait time.Duration) (Status, error) {
+	return c.status(ctx, opStatus, wait, 0)
+}
+
+func (c *Conn) status(ctx context.Context, o op, wait time.Duration, count uint32) (s Status, err error) {
+	err = c.exchange(ctx, wait+answerTimeout, func() error {
+		var buf [1024]byte
+		r, rest, err := c.ask(o, millis(wait), count, buf[:])
+		if err == nil {
+			s, err = parseStatus(rest)
+			s.Detail = r.text
+		}
+		return err
+	})
+	return s, err
+}
+
 // Release lets the calls go on.
 func (c *Conn) Release(ctx context.Context) error { return c.simple(ctx, opRelease, 0, answerTimeout) }
 

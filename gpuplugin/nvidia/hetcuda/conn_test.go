@@ -70,7 +70,7 @@ func TestCycle(t *testing.T) {
 			t.Errorf("PID %d", c.PID())
 		}
 		h, err := c.Hello(t.Context())
-		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef"}
+		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef", Protocol: 2}
 		if err != nil || h != want {
 			t.Errorf("hello %+v, %v", h, err)
 		}
@@ -246,6 +246,10 @@ func TestHostile(t *testing.T) {
 		_, _, err := c.Park(ctx)
 		return err
 	}
+	step := func(ctx context.Context, c *hetcuda.Conn) error {
+		_, err := c.Step(ctx, 1)
+		return err
+	}
 	hello := func(ctx context.Context, c *hetcuda.Conn) error {
 		_, err := c.Hello(ctx)
 		return err
@@ -256,12 +260,16 @@ func TestHostile(t *testing.T) {
 		call func(context.Context, *hetcuda.Conn) error
 		text string
 	}{
-		"hello: dies":                {hetcudatest.Hello, func(*net.UnixConn) bool { return false }, hello, "EOF"},
-		"hello: another operation":   {hetcudatest.Hello, reply(hetcudatest.Park, 0), hello, "asked was HELLO"},
-		"hello: nothing after it":    {hetcudatest.Hello, reply(hetcudatest.Hello, 0), hello, "a hello of 0 bytes"},
-		"hello: short":               {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write([]byte("htc1")) }), hello, "a reply of 4 bytes"},
-		"hello: wrong magic":         {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write(make([]byte, 240)) }), hello, "magic 0x0"},
-		"hello: too long":            {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write(make([]byte, 2000)) }), hello, "longer than"},
+		"hello: dies":              {hetcudatest.Hello, func(*net.UnixConn) bool { return false }, hello, "EOF"},
+		"hello: another operation": {hetcudatest.Hello, reply(hetcudatest.Park, 0), hello, "asked was HELLO"},
+		"hello: nothing after it":  {hetcudatest.Hello, reply(hetcudatest.Hello, 0), hello, "a hello of 0 bytes"},
+		"hello: short":             {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write([]byte("htc1")) }), hello, "a reply of 4 bytes"},
+		"hello: wrong magic":       {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write(make([]byte, 240)) }), hello, "magic 0x0"},
+		"hello: too long":          {hetcudatest.Hello, answer(func(c *net.UnixConn) { _, _ = c.Write(make([]byte, 2000)) }), hello, "longer than"},
+		"step: no status":          {hetcudatest.Step, reply(hetcudatest.Step, 0), step, "a status of 0 bytes"},
+		"step: what device?": {hetcudatest.Step, answer(func(c *net.UnixConn) {
+			hetcudatest.Reply(c, hetcudatest.Step, 0, 0, "", bytes.Repeat([]byte{7}, 24))
+		}), step, "a status with device"},
 		"hello: descriptors":         {hetcudatest.Hello, answer(send([]hetcudatest.Chunk{chunk}, 0, 1, 2)), hello, "descriptors with the reply"},
 		"park: dies":                 {hetcudatest.Park, func(*net.UnixConn) bool { return false }, park, "EOF"},
 		"park: dies between":         {hetcudatest.Park, func(c *net.UnixConn) bool { hetcudatest.Reply(c, 3, 0, 2, "", nil); send(many[:1], 0)(c); return false }, park, "EOF"},
@@ -283,8 +291,10 @@ func TestHostile(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p, c := start(t, 0)
-			if err := c.Hold(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
+			if test.op != hetcudatest.Step {
+				if err := c.Hold(t.Context(), time.Second); err != nil {
+					t.Fatal(err)
+				}
 			}
 			before := openFDs(t)
 			p.Before(test.op, test.do)
@@ -330,6 +340,41 @@ func TestRefusals(t *testing.T) {
 	}
 	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// Steps are asked for and counted, and held at the end.
+func TestSteps(t *testing.T) {
+	p, c := start(t, 1)
+	p.SetBusy(5)
+	if s, err := c.Step(t.Context(), 0); err != nil || s != (hetcuda.Status{}) || p.State() != hetcudatest.Stepped {
+		t.Fatalf("%+v, %v, state %d", s, err, p.State())
+	}
+	if h, err := c.Hello(t.Context()); err != nil || h.State != hetcuda.Stepped || !h.Steps() {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if s, err := c.Status(t.Context(), time.Millisecond); err != nil || s.Device != hetcuda.Busy {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := hetcuda.HoldTogether(t.Context(), []*hetcuda.Conn{c}, 10*time.Second); err != nil || p.State() != hetcudatest.Held {
+		t.Errorf("state %d, %v", p.State(), err)
+	}
+	// One that is busy for longer than there is time goes on with the end of the
+	// connection.
+	p, c = start(t, 1)
+	p.SetBusy(1 << 30)
+	if err := hetcuda.HoldTogether(t.Context(), []*hetcuda.Conn{c}, 50*time.Millisecond); !errors.Is(err, helperapi.ErrNotReady) {
+		t.Errorf("err = %v", err)
+	}
+	c.Close()
+	if p.State() != hetcudatest.Running {
+		t.Errorf("state %d", p.State())
+	}
+	// An older library says that it has none.
+	p, c = start(t, 1)
+	p.SetOld()
+	if h, err := c.Hello(t.Context()); err != nil || h.Protocol != 1 || h.Steps() {
+		t.Errorf("%+v, %v", h, err)
 	}
 }
 

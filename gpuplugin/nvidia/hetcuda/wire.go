@@ -26,6 +26,7 @@ const (
 	requestLen = 16
 	replyLen   = 16 + textLen
 	helloLen   = 24 + 32 + 40
+	statusLen  = 24
 	chunkLen   = 48
 )
 
@@ -38,10 +39,13 @@ const (
 	opCommit  op = 4
 	opUnpark  op = 5
 	opRelease op = 6
+	opStep    op = 7
+	opStatus  op = 8
 )
 
 var opNames = map[op]string{
 	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
+	opStep: "STEP", opStatus: "STATUS",
 }
 
 // String is the operation's name in the header.
@@ -58,12 +62,17 @@ const (
 // State is what the library does with the calls of its process.
 type State uint32
 
-// The states: calls go through; they wait; they wait, and there is no memory.
+// The states: calls go through; they wait; they wait, and there is no memory;
+// those that give a device work go through one by one.
 const (
 	Running State = 0
 	Held    State = 1
 	Parked  State = 2
+	Stepped State = 3
 )
+
+// stepProtocol is the first protocol with STEP and STATUS.
+const stepProtocol = 2
 
 // Hello is what a client says of itself.
 type Hello struct {
@@ -76,7 +85,37 @@ type Hello struct {
 	Bytes  uint64
 	// Version and Build name the library.
 	Version, Build string
+	// Protocol is what it speaks, from 1 on.
+	Protocol int
 	// Detail is what it says beside, for people.
+	Detail string
+}
+
+// Steps tells whether the client can be let on step by step.
+func (h Hello) Steps() bool { return h.Protocol >= stepProtocol }
+
+// Device is what a client's devices do.
+type Device uint32
+
+// The devices have work, or may be given some; they have none, and get none
+// before the next step; they can't be asked, since a stream is being captured.
+const (
+	Busy      Device = 0
+	Idle      Device = 1
+	Capturing Device = 2
+)
+
+// Status is how far a client is that is let on step by step.
+type Status struct {
+	Device Device
+	// Inside is how many threads are in the driver, and Waiting how many wait
+	// at the gate.
+	Inside, Waiting uint32
+	// Left is how many calls that give work may still begin; Passed is how many
+	// have, since the client ran.
+	Left   uint32
+	Passed uint64
+	// Detail says in which calls the threads are, for people.
 	Detail string
 }
 
@@ -147,11 +186,34 @@ func parseHello(b []byte) (Hello, error) {
 		Bytes:   binary.LittleEndian.Uint64(b[16:]),
 		Version: text(b[24:56]),
 		Build:   text(b[56:96]),
+
+		Protocol: 1,
 	}
-	if h.State > Parked || h.Chunks > MaxChunks || h.Bytes > maxBytes {
+	if len(b) >= helloLen+4 {
+		h.Protocol = int(binary.LittleEndian.Uint32(b[96:]))
+	}
+	if h.State > Stepped || h.Chunks > MaxChunks || h.Bytes > maxBytes {
 		return Hello{}, fmt.Errorf("%w: a hello with state %d, %d chunks, %d bytes", errProtocol, h.State, h.Chunks, h.Bytes)
 	}
 	return h, nil
+}
+
+// parseStatus reads what follows the reply to STEP and STATUS.
+func parseStatus(b []byte) (Status, error) {
+	if len(b) < statusLen {
+		return Status{}, fmt.Errorf("%w: a status of %d bytes", errProtocol, len(b))
+	}
+	s := Status{
+		Device:  Device(binary.LittleEndian.Uint32(b)),
+		Inside:  binary.LittleEndian.Uint32(b[4:]),
+		Waiting: binary.LittleEndian.Uint32(b[8:]),
+		Left:    binary.LittleEndian.Uint32(b[12:]),
+		Passed:  binary.LittleEndian.Uint64(b[16:]),
+	}
+	if s.Device > Capturing {
+		return Status{}, fmt.Errorf("%w: a status with device %d", errProtocol, s.Device)
+	}
+	return s, nil
 }
 
 // text is a C string as a person may read it: what can't be printed is "?".

@@ -27,10 +27,13 @@ const (
 	Commit  = 4
 	Unpark  = 5
 	Release = 6
+	Step    = 7
+	Status  = 8
 
 	Running = 0
 	Held    = 1
 	Parked  = 2
+	Stepped = 3
 )
 
 const (
@@ -60,6 +63,10 @@ type Process struct {
 	state  uint32
 	chunks []Chunk
 	conns  int
+	// old is a library of protocol 1.
+	old bool
+	// work is how many steps it takes until its device is at rest.
+	work   uint32
 	before map[uint32]func(c *net.UnixConn) bool
 }
 
@@ -115,6 +122,20 @@ func (p *Process) Before(op uint32, f func(c *net.UnixConn) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before[op] = f
+}
+
+// SetOld makes it one of protocol 1, which has no steps.
+func (p *Process) SetOld() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.old = true
+}
+
+// SetBusy has its device work on until so many steps were allowed.
+func (p *Process) SetBusy(steps uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.work = steps
 }
 
 // State is what HELLO would say.
@@ -189,7 +210,7 @@ func (p *Process) serve(c *net.UnixConn) {
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.state == Held {
+		if p.state == Held || p.state == Stepped {
 			p.state = Running
 		}
 	}()
@@ -217,7 +238,13 @@ func (p *Process) answer(c *net.UnixConn, op, count uint32) {
 	switch {
 	case op == Hello:
 		Reply(c, op, 0, 0, "", p.hello())
-	case op == Hold && p.state == Running, op == Release && p.state == Held:
+	case !p.old && (op == Step && (p.state == Running || p.state == Stepped) || op == Status && p.state == Stepped):
+		if op == Step {
+			p.state = Stepped
+			p.work -= min(count, p.work)
+		}
+		Reply(c, op, 0, 0, "", p.status())
+	case op == Hold && (p.state == Running || p.state == Stepped), op == Release && (p.state == Held || p.state == Stepped):
 		p.state = Held
 		if op == Release {
 			p.state = Running
@@ -262,7 +289,21 @@ func (p *Process) hello() []byte {
 	version, build := make([]byte, 32), make([]byte, 40)
 	copy(version, "1.0-test")
 	copy(build, "0123456789abcdef")
-	return append(append(h, version...), build...)
+	if h = append(append(h, version...), build...); p.old {
+		return h
+	}
+	return binary.LittleEndian.AppendUint64(h, 2)
+}
+
+// status is of a process whose steps are done at once.
+func (p *Process) status() []byte {
+	var device uint32
+	if p.work == 0 {
+		device = 1
+	}
+	s := binary.LittleEndian.AppendUint32(nil, device)
+	s = append(s, make([]byte, 12)...)
+	return binary.LittleEndian.AppendUint64(s, 0)
 }
 
 func (p *Process) takeBack(c *net.UnixConn, count int) string {
