@@ -34,7 +34,7 @@ var variants = []struct{ name, sanitize string }{
 // programs are in test/, each with what it is about in its first comment.
 var programs = []string{
 	"forward", "gate", "step", "control", "forked", "missing", "bench",
-	"memory_alloc", "memory_park", "memory_threads", "memory_vmm",
+	"memory_alloc", "memory_park", "memory_threads", "memory_vmm", "pool_order", "pool_threads",
 }
 
 // build returns the directory of a variant.

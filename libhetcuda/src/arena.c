@@ -69,24 +69,52 @@ struct extent *arena_take(struct tree *available, uint64_t size)
 		make_available(rest);
 	e->used = true;
 	e->owner = NULL;
-	e->next = NULL;
+	e->next = e->previous = NULL;
+	e->mark = NULL;
 	e->asked = e->id = 0;
-	e->leaving = e->sync = false;
+	e->leaving = e->sync = e->freed = false;
 	e->arena->used += size;
 	return e;
+}
+
+struct extent *arena_split(struct extent *e, uint64_t size)
+{
+	struct extent *rest = add(e->arena, e->address + size, e->size - size);
+	if (!rest)
+		return NULL;
+	rest->used = true;
+	rest->owner = e->owner;
+	e->size = size;
+	return rest;
+}
+
+void arena_join(struct extent *e, struct extent *behind)
+{
+	e->size += behind->size;
+	drop(behind);
+}
+
+struct extent *arena_behind(const struct extent *e)
+{
+	return OF(tree_next(&e->by_address), struct extent, by_address);
+}
+
+struct extent *arena_before(const struct extent *e)
+{
+	return OF(tree_previous(&e->by_address), struct extent, by_address);
 }
 
 void arena_give(struct extent *e)
 {
 	struct arena *a = e->arena;
 	a->used -= e->size;
-	struct extent *next = OF(tree_next(&e->by_address), struct extent, by_address);
+	struct extent *next = arena_behind(e);
 	if (next && !next->used) {
 		tree_remove(a->available, &next->by_size);
 		e->size += next->size;
 		drop(next);
 	}
-	struct extent *previous = OF(tree_previous(&e->by_address), struct extent, by_address);
+	struct extent *previous = arena_before(e);
 	if (previous && !previous->used) {
 		tree_remove(a->available, &previous->by_size);
 		previous->size += e->size;

@@ -13,6 +13,7 @@
 #include "tree.h"
 
 struct arena;
+struct mark;
 
 struct extent {
 	struct tree_node by_address; // in the arena's tree
@@ -28,6 +29,9 @@ struct extent {
 	bool leaving;    // its free is under way
 	bool sync;       // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 	struct extent *next; // in a list of its user
+	struct extent *previous;
+	struct mark *mark; // its last use may go on up to there (lane.h)
+	bool freed;        // by the program, and not available yet
 };
 
 struct arena {
@@ -47,6 +51,18 @@ void arena_end(struct arena *a);
 // arena_take returns an extent of exactly size bytes from any arena of the
 // tree, at the lowest address of the smallest fit; NULL if there is none.
 struct extent *arena_take(struct tree *available, uint64_t size);
+
+// arena_split cuts an extent in use down to size. The rest, in use and nobody's
+// yet, or NULL without memory.
+struct extent *arena_split(struct extent *e, uint64_t size);
+
+// arena_join makes one of an extent in use and the one behind it, in use too,
+// which is dead then.
+void arena_join(struct extent *e, struct extent *behind);
+
+// arena_behind and arena_before are an extent's neighbours, or NULL.
+struct extent *arena_behind(const struct extent *e);
+struct extent *arena_before(const struct extent *e);
 
 // arena_give makes an extent available again. The pointer is dead then.
 void arena_give(struct extent *e);

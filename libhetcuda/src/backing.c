@@ -93,10 +93,23 @@ void backing_leave(struct backing *m)
 	m->place->owner = NULL;
 }
 
+// hopeless tells whether several chunks can't be had. To find that out chunk by
+// chunk would take all free memory from everybody for a while.
+static bool hopeless(CUdevice device, size_t size)
+{
+	size_t available, total;
+	CUdevice current;
+	return size > CHUNK && REAL(cuMemGetInfo) && REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS && current == device &&
+	       REAL(cuMemGetInfo)(&available, &total) == CUDA_SUCCESS && size > available;
+}
+
 struct backing *backing_make(CUdevice device, size_t size, const struct access *a, CUresult *result)
 {
 	struct extent *place = NULL;
 	bool rdma = false;
+	*result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (size > SIZE_MAX / 2 || hopeless(device, size))
+		return NULL;
 	{
 		BOOKS();
 		struct device *d = device_find(device);
@@ -106,7 +119,6 @@ struct backing *backing_make(CUdevice device, size_t size, const struct access *
 			place = window_take(device, size);
 		}
 	}
-	*result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!place)
 		return NULL;
 	bool wanted = rdma;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "books.h"
-#include "real.h"
+#include "pools.h"
 
 struct block {
 	struct block *previous, *next; // of the context
@@ -181,21 +181,10 @@ static CUresult take_small(struct context *c, size_t asked, CUdeviceptr *address
 	return discard(b, r);
 }
 
-// hopeless tells whether an allocation of several chunks can't succeed. To find
-// that out chunk by chunk would take all free memory from everybody for a while.
-static bool hopeless(size_t asked)
-{
-	size_t available, total;
-	return asked > CHUNK && REAL(cuMemGetInfo) && REAL(cuMemGetInfo)(&available, &total) == CUDA_SUCCESS &&
-	       asked > available;
-}
-
-CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
+static CUresult take(struct context *c, size_t asked, CUdeviceptr *address)
 {
 	if (asked < SMALL)
 		return take_small(c, asked, address);
-	if (asked > SIZE_MAX / 2 || hopeless(asked))
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r;
 	struct block *b = make(c, asked, &r);
 	if (!b)
@@ -209,6 +198,14 @@ CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
 		}
 	}
 	return discard(b, r);
+}
+
+CUresult block_take(struct context *c, size_t asked, CUdeviceptr *address)
+{
+	CUresult r = take(c, asked, address);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pools_make_room(c->device))
+		r = take(c, asked, address);
+	return r;
 }
 
 // find_opened returns what was opened of a block and has an address.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "books.h"
+#include "lane.h"
 #include "overrides.h"
 #include "real.h"
 
@@ -47,6 +48,20 @@ bool capture_spared(void)
 			return false;
 	}
 	return true;
+}
+
+struct aside capture_step_aside(void)
+{
+	struct aside a = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+	a.stepped = capture_running() && REAL(cuThreadExchangeStreamCaptureMode) &&
+		    REAL(cuThreadExchangeStreamCaptureMode)(&a.mode) == CUDA_SUCCESS;
+	return a;
+}
+
+void capture_step_back(struct aside a)
+{
+	if (a.stepped)
+		REAL(cuThreadExchangeStreamCaptureMode)(&a.mode);
 }
 
 static CUresult begun(CUstream stream, CUstreamCaptureMode mode, CUresult r)
@@ -129,10 +144,25 @@ CUresult hetcuda_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 	return ended(stream, REAL(cuStreamEndCapture_ptsz)(stream, graph));
 }
 
-CUresult hetcuda_cuStreamDestroy_v2(CUstream stream)
+static CUresult destroyed(CUstream stream, CUresult (*real)(CUstream))
 {
-	CUresult r = REAL(cuStreamDestroy)(stream);
+	struct lane *l = lane_over(stream);
+	CUresult r = real(stream);
 	if (r == CUDA_SUCCESS && stream && capture_running())
 		forget(stream, NULL);
+	if (l && r == CUDA_SUCCESS)
+		lane_close(l);
+	else if (l)
+		lane_stays(l);
 	return r;
+}
+
+CUresult hetcuda_cuStreamDestroy(CUstream stream)
+{
+	return destroyed(stream, (__typeof__(&cuStreamDestroy_v2))hetcuda_real[HETCUDA_INDEX_cuStreamDestroy]);
+}
+
+CUresult hetcuda_cuStreamDestroy_v2(CUstream stream)
+{
+	return destroyed(stream, REAL(cuStreamDestroy));
 }

@@ -20,6 +20,15 @@ bool capture_running(void);
 // same, without spoiling it.
 bool capture_spared(void);
 
+// capture_step_aside lets this thread do what would spoil the captures of others (ask
+// an event, make memory), until capture_step_back.
+struct aside {
+	bool stepped;
+	CUstreamCaptureMode mode;
+};
+struct aside capture_step_aside(void);
+void capture_step_back(struct aside aside);
+
 // capture_forget drops the captures of a context that was destroyed.
 void capture_forget(CUcontext context);
 

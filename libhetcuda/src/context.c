@@ -10,6 +10,7 @@
 #include "capture.h"
 #include "managed.h"
 #include "overrides.h"
+#include "pools.h"
 #include "real.h"
 #include "window.h"
 
@@ -145,6 +146,7 @@ void context_done(struct context *c)
 		}
 	}
 	managed_context_gone(c->handle);
+	pools_context_gone(c->handle);
 	block_drop_all(c);
 	free(c);
 }

@@ -10,7 +10,7 @@
 #include "counters.h"
 #include "managed.h"
 #include "overrides.h"
-#include "ptsz.h"
+#include "pools.h"
 #include "real.h"
 #include "window.h"
 
@@ -145,7 +145,7 @@ CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
 	if (managed_free(address, NULL, NULL, &result))
 		return result;
 	if (window_has(address))
-		return memory_free(address, NULL, NULL);
+		return pools_have(address) ? pools_free(address) : memory_free(address, NULL, NULL);
 	unsigned int managed = 0;
 	if (COUNTED(managed) > 0 &&
 	    REAL(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS)
@@ -154,25 +154,4 @@ CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
 	if (r == CUDA_SUCCESS && managed)
 		UNCOUNT(managed);
 	return r;
-}
-
-// Memory of cuMemAlloc may be freed in a stream's order too (CUDA programming
-// guide, "stream ordered memory allocator"). The stream is waited for here: the
-// order is right, and nobody does this in a loop.
-CUresult hetcuda_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-	CUresult result;
-	if (managed_free(address, REAL(cuStreamSynchronize), stream, &result))
-		return result;
-	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize), stream)
-				   : REAL(cuMemFreeAsync)(address, stream);
-}
-
-CUresult hetcuda_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-	CUresult result;
-	if (managed_free(address, REAL(cuStreamSynchronize_ptsz), stream, &result))
-		return result;
-	return window_has(address) ? memory_free(address, REAL(cuStreamSynchronize_ptsz), stream)
-				   : REAL(cuMemFreeAsync_ptsz)(address, stream);
 }

@@ -10,6 +10,7 @@
 #include "books.h"
 #include "managed.h"
 #include "overrides.h"
+#include "pools.h"
 #include "real.h"
 #include "window.h"
 
@@ -30,6 +31,7 @@ struct found {
 	bool sync;
 	bool managed;
 	bool shareable; // by legacy IPC
+	CUmemoryPool pool;
 };
 
 static bool known(CUdeviceptr address)
@@ -41,7 +43,13 @@ static bool look(CUdeviceptr address, struct found *f)
 {
 	struct managed_found m;
 	if (managed_look(address, &m)) {
-		*f = (struct found){m.address, m.size, m.id | OUR_BUFFERS, m.context, m.device, m.sync, true, false};
+		*f = (struct found){m.address, m.size, m.id | OUR_BUFFERS, m.context, m.device, m.sync, true, false, NULL};
+		return true;
+	}
+	struct pooled p;
+	if (pools_look(address, &p)) {
+		// It belongs to a device, and to no context.
+		*f = (struct found){.address = p.address, .size = p.size, .id = p.id | OUR_BUFFERS, .device = p.device, .pool = p.pool};
 		return true;
 	}
 	BOOKS();
@@ -98,7 +106,7 @@ static bool correct(const struct found *f, CUpointer_attribute attribute, CUdevi
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = f->size; return true;
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(uint64_t *)data = f->id; return true;
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(CUmemoryPool *)data = NULL; return true;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(CUmemoryPool *)data = f->pool; return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: put(data, asked, f->sync); return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED: put(data, asked, 1); return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(data, asked, f->managed); return true;
@@ -165,6 +173,8 @@ CUresult hetcuda_cuPointerSetAttribute(const void *value, CUpointer_attribute at
 	bool sync = *(const unsigned int *)value;
 	if (!look(address, &f))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (f.pool)
+		return REAL(cuPointerSetAttribute)(value, attribute, address);
 	CUresult r = sync ? sync_context(f.context) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;

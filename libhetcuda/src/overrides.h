@@ -24,10 +24,14 @@
 	X(cuCtxDestroy_v2) \
 	X(cuCtxDisablePeerAccess) \
 	X(cuCtxEnablePeerAccess) \
+	X(cuCtxSynchronize) \
+	X(cuCtxSynchronize_v2) \
 	X(cuDevicePrimaryCtxRelease) \
 	X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset) \
 	X(cuDevicePrimaryCtxReset_v2) \
+	X(cuDeviceSetMemPool) \
+	X(cuEventSynchronize) \
 	X(cuMemAddressFree) \
 	X(cuDeviceGetAttribute) \
 	X(cuLibraryGetManaged) \
@@ -67,9 +71,19 @@
 	X(cuMemMap) \
 	X(cuMemMapArrayAsync) \
 	X(cuMemMapArrayAsync_ptsz) \
+	X(cuMemPoolCreate) \
+	X(cuMemPoolDestroy) \
+	X(cuMemPoolExportPointer) \
+	X(cuMemPoolExportToShareableHandle) \
+	X(cuMemPoolGetAttribute) \
+	X(cuMemPoolImportFromShareableHandle) \
+	X(cuMemPoolSetAccess) \
+	X(cuMemPoolSetAttribute) \
+	X(cuMemPoolTrimTo) \
 	X(cuMemRelease) \
 	X(cuMemRetainAllocationHandle) \
 	X(cuMemSetAccess) \
+	X(cuMemSetMemPool) \
 	X(cuMemUnmap) \
 	X(cuMulticastBindAddr) \
 	X(cuMulticastBindMem) \
@@ -90,9 +104,12 @@
 	X(cuStreamBeginCaptureToGraph_ptsz) \
 	X(cuStreamBeginCapture_v2) \
 	X(cuStreamBeginCapture_v2_ptsz) \
+	X(cuStreamDestroy) \
 	X(cuStreamDestroy_v2) \
 	X(cuStreamEndCapture) \
-	X(cuStreamEndCapture_ptsz)
+	X(cuStreamEndCapture_ptsz) \
+	X(cuStreamSynchronize) \
+	X(cuStreamSynchronize_ptsz)
 
 #define HETCUDA_DECLARE(name) extern __typeof__(name) hetcuda_##name;
 HETCUDA_CORE_OVERRIDES(HETCUDA_DECLARE)

@@ -130,6 +130,7 @@ static int quiesce(uint32_t timeout_ms, char *text)
 		return result;
 	memory_flush();
 	block_trim();
+	pools_quiesce();
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
@@ -206,7 +207,7 @@ static CUresult map(struct chunk *c)
 int hetcuda_memory_commit(char *text)
 {
 	CUcontext before, context;
-	pools_trim();
+	pools_commit();
 	// First all is unmapped: that can be undone, for the handles are still
 	// there.
 	for (uint32_t i = 0; i < count; i++) {

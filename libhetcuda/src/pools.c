@@ -1,82 +1,169 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Pools, where they meet the rest: what they keep though nothing is in it goes back
+// to the device at points of synchronization, when memory is short, and at a park.
 #include "pools.h"
 
 #include <stdatomic.h>
 
-#include "chunk.h"
-#include "counters.h"
+#include "books.h"
+#include "capture.h"
+#include "context.h"
 #include "overrides.h"
 #include "ptsz.h"
 #include "real.h"
+#include "segment.h"
 
-static _Atomic uint64_t devices; // on which the program has used a pool
 static _Atomic uint64_t held;
 
-// used notes that a pool of the current device gave memory.
-static CUresult used(CUresult r)
+bool pools_look(CUdeviceptr address, struct pooled *found)
 {
-	CUdevice device;
-	if (r != CUDA_SUCCESS)
-		return r;
-	COUNT(async);
-	if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0 || device >= ACCESS_DEVICES)
-		return r;
-	uint64_t bit = UINT64_C(1) << device;
-	if (!(atomic_load_explicit(&devices, memory_order_relaxed) & bit))
-		atomic_fetch_or_explicit(&devices, bit, memory_order_relaxed);
-	return r;
+	BOOKS();
+	const struct extent *e = segment_find(address);
+	if (!e)
+		return false;
+	const struct pool *p = segment_pool(e);
+	*found = (struct pooled){e->address, e->asked, e->id, p->device, p->handle};
+	return true;
 }
 
-CUresult hetcuda_cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+bool pools_have(CUdeviceptr address)
 {
-	return used(REAL(cuMemAllocAsync)(address, size, stream));
+	BOOKS();
+	return segment_has(address);
 }
 
-CUresult hetcuda_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
+// The program says that all use is over, and the driver waits for nothing here (CUDA
+// programming guide, "stream-ordered memory allocator"). Whoever had the memory
+// before may not be done with it: that is its mark.
+CUresult pools_free(CUdeviceptr address)
 {
-	return used(REAL(cuMemAllocAsync_ptsz)(address, size, stream));
+	BOOKS();
+	struct extent *e = segment_find(address);
+	if (!e || e->address != address || e->leaving)
+		return CUDA_ERROR_INVALID_VALUE;
+	piece_take_back(e);
+	return CUDA_SUCCESS;
 }
 
-CUresult hetcuda_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+bool pools_make_room(CUdevice device)
 {
-	return used(REAL(cuMemAllocFromPoolAsync)(address, size, pool, stream));
-}
-
-CUresult hetcuda_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
-{
-	return used(REAL(cuMemAllocFromPoolAsync_ptsz)(address, size, pool, stream));
-}
-
-static uint64_t trim(CUmemoryPool pool)
-{
-	cuuint64_t bytes = 0;
-	REAL(cuMemPoolTrimTo)(pool, 0);
-	return REAL(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS ? bytes : 0;
-}
-
-void pools_trim(void)
-{
-	uint64_t bits = atomic_load(&devices), total = 0;
-	if (!REAL(cuDeviceGetDefaultMemPool) || !REAL(cuDeviceGetMemPool) || !REAL(cuMemPoolTrimTo) ||
-	    !REAL(cuMemPoolGetAttribute))
-		return;
-	for (int device = 0; device < ACCESS_DEVICES; device++) {
-		CUmemoryPool pool, other;
-		if (!(bits >> device & 1))
-			continue;
-		bool first = REAL(cuDeviceGetDefaultMemPool)(&pool, device) == CUDA_SUCCESS;
-		if (first)
-			total += trim(pool);
-		// The one that cuMemAllocAsync takes, if the program set another.
-		if (REAL(cuDeviceGetMemPool)(&other, device) == CUDA_SUCCESS && (!first || other != pool))
-			total += trim(other);
+	bool any = false;
+	{
+		BOOKS();
+		lanes_reap((struct waited){0});
 	}
-	atomic_store(&held, total);
+	for (struct pool *p = NULL; (p = pool_hold_next(p));)
+		if (p->device == device)
+			any = segments_release(p, 0) || any;
+	return any;
+}
+
+void pools_context_gone(CUcontext context)
+{
+	BOOKS();
+	lanes_reap((struct waited){.gone = context});
+	lanes_end(context);
+}
+
+void pools_quiesce(void)
+{
+	{
+		BOOKS();
+		lanes_reap((struct waited){.everything = true});
+		lanes_end(NULL);
+	}
+	for (struct pool *p = NULL; (p = pool_hold_next(p));)
+		segments_release(p, 0);
+}
+
+void pools_commit(void)
+{
+	if (REAL(cuMemPoolTrimTo) && REAL(cuMemPoolGetAttribute))
+		atomic_store(&held, pools_trim());
 }
 
 uint64_t pools_held(void)
 {
 	return atomic_load(&held);
+}
+
+// Points of synchronization.
+
+// worth tells whether some pool has more than it shall keep. Lock: held.
+static bool worth(void)
+{
+	for (const struct pool *p = pool_first(); p; p = p->next)
+		if (segments_idle(p, p->threshold))
+			return true;
+	return false;
+}
+
+// settle gives back what the pools shall not keep. To unmap memory may wait for all
+// of the device; so it is done where the program has waited for that, or no other
+// stream is at work.
+static void settle(struct waited w)
+{
+	if (capture_running())
+		return;
+	{
+		BOOKS();
+		lanes_reap(w);
+		if (!worth() || (!w.context && !lanes_quiet(w.lane)))
+			return;
+	}
+	for (struct pool *p = NULL; (p = pool_hold_next(p));)
+		segments_release(p, p->threshold);
+}
+
+static CUresult stream_waited(CUstream stream, struct manner how, CUresult r)
+{
+	unsigned long long id;
+	if (r != CUDA_SUCCESS || !pools_attended() ||
+	    (how.own ? REAL(cuStreamGetId_ptsz) : REAL(cuStreamGetId))(stream, &id) != CUDA_SUCCESS)
+		return r;
+	const struct lane *l;
+	{
+		BOOKS();
+		l = lane_peek(id);
+	}
+	settle((struct waited){.lane = l});
+	return r;
+}
+
+CUresult hetcuda_cuStreamSynchronize(CUstream stream)
+{
+	return stream_waited(stream, (struct manner){.own = false}, REAL(cuStreamSynchronize)(stream));
+}
+
+CUresult hetcuda_cuStreamSynchronize_ptsz(CUstream stream)
+{
+	return stream_waited(stream, (struct manner){.own = true}, REAL(cuStreamSynchronize_ptsz)(stream));
+}
+
+CUresult hetcuda_cuEventSynchronize(CUevent event)
+{
+	CUresult r = REAL(cuEventSynchronize)(event);
+	if (r == CUDA_SUCCESS && pools_attended())
+		settle((struct waited){0});
+	return r;
+}
+
+static CUresult context_waited(CUcontext context, CUresult r)
+{
+	if (r == CUDA_SUCCESS && pools_attended() &&
+	    (context || REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS))
+		settle((struct waited){.context = context});
+	return r;
+}
+
+CUresult hetcuda_cuCtxSynchronize(void)
+{
+	return context_waited(NULL, REAL(cuCtxSynchronize)());
+}
+
+CUresult hetcuda_cuCtxSynchronize_v2(CUcontext context)
+{
+	return context_waited(context, REAL(cuCtxSynchronize_v2)(context));
 }

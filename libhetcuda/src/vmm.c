@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "handles.h"
 #include "overrides.h"
+#include "pools.h"
 #include "real.h"
 #include "window.h"
 
@@ -132,6 +133,8 @@ CUresult hetcuda_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
 	if (park) {
 		wanted.requestedHandleTypes |= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 		r = chunk_create(&c, size, &wanted, flags);
+		if (r == CUDA_ERROR_OUT_OF_MEMORY && pools_make_room(prop->location.id))
+			r = chunk_create(&c, size, &wanted, flags);
 		// Some kinds can't be exported (with a descriptor too).
 		park = r == CUDA_SUCCESS;
 	}
