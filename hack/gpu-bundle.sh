@@ -20,7 +20,7 @@ package=github.com/hetgpu/containerd-shim-hetgpu/internal/version
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -o "$dir/bin/gpu-suite" ./integration/gpu
 
 containerd=$(program_dir containerd "$CONTAINERD_VERSION")
-cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu "$containerd/containerd" "$containerd/ctr" \
+cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu bin/hetgpu-hook "$containerd/containerd" "$containerd/ctr" \
 	"$(program_dir runc "$RUNC_VERSION")/runc" "$(command -v busybox)" "$dir/bin/"
 
 # Where the shim looks for it, beside its own directory.

@@ -12,10 +12,10 @@ import (
 
 // The variables by which libhetcuda, and the linker for it, are told.
 const (
-	envLibraryPath = "LD_LIBRARY_PATH"
+	EnvLibraryPath = "LD_LIBRARY_PATH"
+	EnvControl     = "HETCUDA_CONTROL"
+	EnvReal        = "HETCUDA_REAL"
 	envPreload     = "LD_PRELOAD"
-	envControl     = "HETCUDA_CONTROL"
-	envReal        = "HETCUDA_REAL"
 )
 
 // Environment is how a process of a container is told of what was injected: the
@@ -40,10 +40,10 @@ func (e Environment) AddToProcess(document []byte) ([]byte, error) {
 // addTo returns the variables with ours among them. What is there stays.
 func (e Environment) addTo(env []string) []string {
 	env = prepend(slices.Clone(env), envPreload, e.preload)
-	env = prepend(env, envLibraryPath, []string{InjectedLibrary})
-	env = setEnv(env, envControl, InjectedControl)
+	env = prepend(env, EnvLibraryPath, []string{InjectedLibrary})
+	env = setEnv(env, EnvControl, InjectedControl)
 	if e.real != "" {
-		env = setEnv(env, envReal, e.real)
+		env = setEnv(env, EnvReal, e.real)
 	}
 	return env
 }

@@ -5,6 +5,7 @@ package oci
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -19,6 +20,12 @@ const (
 	InjectedControl = "/run/hetgpu/control"
 	// InjectedPreload is the directory of the user's own libraries.
 	InjectedPreload = "/run/hetgpu/preload"
+	// InjectedRoot is above them.
+	InjectedRoot = "/run/hetgpu"
+	// InjectedDriver is where our CDI device has the driver's own libraries, and
+	// InjectedPrograms its programs.
+	InjectedDriver   = "/run/hetgpu/driver"
+	InjectedPrograms = "/run/hetgpu/bin"
 )
 
 // Injection is what is put in front of a container's GPU driver. Paths are of
@@ -40,7 +47,8 @@ type Injection struct {
 // Inject puts libhetcuda in front of the container's GPU driver: by mounts that
 // come after all others, a device, and the environment that it returns, in which
 // what is there stays. Nothing of the image changes. A spec that has an injection gets its
-// mounts replaced, and is else as it was.
+// mounts replaced, and is else as it was. What else would inject, the hook of our
+// CDI device, is taken out.
 func Inject(spec *Spec, in Injection) (Environment, error) {
 	mounts := []specs.Mount{
 		bind(in.Library, InjectedLibrary, "ro"),
@@ -64,7 +72,18 @@ func Inject(spec *Spec, in Injection) (Environment, error) {
 		}
 	}
 	spec.SetEnv(env.addTo(spec.Process.Env))
-	return env, nil
+	return env, spec.DropHooks(IsInjectionHook)
+}
+
+// Injected tells whether the spec has libhetcuda already: it was given our CDI
+// device, or comes from a container that had been given the library.
+func Injected(spec *Spec) bool { return hasMount(spec, InjectedLibrary) }
+
+// HasControl tells whether the spec has a control directory.
+func HasControl(spec *Spec) bool { return hasMount(spec, InjectedControl) }
+
+func hasMount(spec *Spec, destination string) bool {
+	return slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool { return path.Clean(m.Destination) == destination })
 }
 
 // bind is a mount of a directory of the host. A device in it is no device, and a

@@ -5,6 +5,7 @@ package oci_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,41 @@ func TestInjectedEnvironmentOfProcess(t *testing.T) {
 	for _, broken := range []string{``, `{`, `[]`, `{"env":"A=B"}`, `{} {}`} {
 		if got, err := env.AddToProcess([]byte(broken)); err == nil {
 			t.Errorf("%q became %q", broken, got)
+		}
+	}
+}
+
+// Who has our CDI device is given nothing twice: its mounts are ours, and its hook
+// goes. Other hooks stay as they are written.
+func TestInjectAfterCDI(t *testing.T) {
+	const ours = `{"path":"/usr/local/bin/hetgpu-hook","args":["hetgpu-hook","createRuntime"]}`
+	const others = `{"path":"/bin/hook","newer":1}`
+	document := `{"hooks":{"createRuntime":[` + others + `,` + ours + `],"poststop":[` + ours + `],"newer":[1]},"mounts":[{"destination":"/run/hetgpu/lib","type":"bind","source":"/else","options":["bind"]}]}`
+	if before := load(t, first(bundle(t, document))); !oci.Injected(before) || oci.HasControl(before) {
+		t.Errorf("%+v", before.Mounts)
+	}
+	spec, written := inject(t, document, plainInjection)
+	if want := `"hooks":{"createRuntime":[` + others + `],"poststop":[],"newer":[1]}`; !strings.Contains(written, want) {
+		t.Errorf("%s\nwant %s", written, want)
+	}
+	if len(spec.Mounts) != 2 || spec.Mounts[0].Source != "/usr/lib/hetgpu" || !oci.HasControl(spec) {
+		t.Errorf("%+v", spec.Mounts)
+	}
+	if _, again := inject(t, written, plainInjection); again != written {
+		t.Errorf("twice\n%s\nonce\n%s", again, written)
+	}
+	if spec, _ := inject(t, `{"hooks":null}`, plainInjection); oci.HasControl(&oci.Spec{}) || spec.Hooks.Poststop != nil {
+		t.Error("what is not there is found")
+	}
+}
+
+func first(dir, _ string) string { return dir }
+
+func TestRootfs(t *testing.T) {
+	for path, want := range map[string]string{"rootfs": "DIR/rootfs", "/srv/root/": "/srv/root", "../x": "DIR/../x", "": "DIR"} {
+		dir, _ := bundle(t, `{"root":{"path":"`+path+`"}}`)
+		if got := load(t, dir).Rootfs(); got != filepath.Clean(strings.ReplaceAll(want, "DIR", dir)) {
+			t.Errorf("%q: %s", path, got)
 		}
 	}
 }

@@ -28,6 +28,7 @@ const specName = "config.json"
 type Spec struct {
 	Hostname    string            `json:"hostname"`
 	Annotations map[string]string `json:"annotations"`
+	Root        Root              `json:"root"`
 	Process     Process           `json:"process"`
 	Mounts      []specs.Mount     `json:"mounts"`
 	Hooks       Hooks             `json:"hooks"`
@@ -45,10 +46,19 @@ type Process struct {
 	Env []string `json:"env"`
 }
 
+// Root is the part of [specs.Root] that we read.
+type Root struct {
+	// Path may be relative to the bundle.
+	Path string `json:"path"`
+}
+
 // Hooks is the part of [specs.Hooks] that we read.
 type Hooks struct {
-	// Prestart is deprecated, and what NVIDIA's hook uses.
-	Prestart []specs.Hook `json:"prestart"`
+	// Prestart is deprecated, and what NVIDIA's legacy hook uses.
+	Prestart        []specs.Hook `json:"prestart"`
+	CreateRuntime   []specs.Hook `json:"createRuntime"`
+	CreateContainer []specs.Hook `json:"createContainer"`
+	Poststop        []specs.Hook `json:"poststop"`
 }
 
 // Linux is the part of [specs.Linux] that we read.
@@ -63,6 +73,14 @@ type Linux struct {
 type Resources struct {
 	// Devices are the rules of the control group; the last one that fits counts.
 	Devices []specs.LinuxDeviceCgroup `json:"devices"`
+}
+
+// Rootfs is where the container's root is on the host.
+func (s *Spec) Rootfs() string {
+	if filepath.IsAbs(s.Root.Path) {
+		return filepath.Clean(s.Root.Path)
+	}
+	return filepath.Join(filepath.Dir(s.name), s.Root.Path)
 }
 
 // Load reads the spec of a bundle.

@@ -33,7 +33,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(checkpointCommand(), restoreCommand(), doctorCommand(), inspectCommand(), versionCommand())
+	root.AddCommand(checkpointCommand(), restoreCommand(), cdiCommand(), doctorCommand(), inspectCommand(), versionCommand())
 	return root
 }
 

@@ -19,12 +19,12 @@ import (
 	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/cgroup"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/controldir"
 )
 
 // cleanupTimeout bounds the end of processes that were sent SIGKILL.

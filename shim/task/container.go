@@ -122,7 +122,7 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 		c.criuWork = filepath.Join(r.Bundle, "work")
 	}
 	c.gpus = oci.FindGPUs(spec)
-	if c.gpu, err = s.gpuOf(ctx, c); err != nil {
+	if c.gpu, err = s.gpuOf(ctx, c, spec); err != nil {
 		return nil, err
 	}
 	if r.Checkpoint != "" {
@@ -153,7 +153,7 @@ func (c *container) abandon(ctx context.Context) {
 }
 
 // gpuOf chooses how the container's GPU state is captured.
-func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, error) {
+func (s *service) gpuOf(ctx context.Context, c *container, spec *oci.Spec) (checkpoint.GPU, error) {
 	if c.policy.Engine == oci.EngineNone || c.policy.Engine == oci.EngineAuto && !c.gpus.NVIDIA {
 		return gpuplugin.None{}, nil
 	}
@@ -161,7 +161,7 @@ func (s *service) gpuOf(ctx context.Context, c *container) (checkpoint.GPU, erro
 		return nil, fmt.Errorf("annotation %s is %q, and the container has no NVIDIA device: %w", oci.AnnotationEngine, c.policy.Engine, errdefs.ErrInvalidArgument)
 	}
 	var err error
-	if c.injected, err = s.wantSplit(ctx, c); err != nil {
+	if c.injected, err = s.wantSplit(ctx, c, spec); err != nil {
 		return nil, err
 	}
 	s.helper.Warm(ctx)

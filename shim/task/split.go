@@ -19,11 +19,11 @@ import (
 	"github.com/containerd/log"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/controldir"
 )
 
 var (
@@ -66,8 +66,11 @@ func (i *injected) Library() *snapshot.Library {
 
 // wantSplit finds the library, if the container is to have it. Where it was only
 // to have it if possible, and it is not, c.engineReason says why not.
-func (s *service) wantSplit(ctx context.Context, c *container) (*injected, error) {
-	must := c.policy.Engine == oci.EngineSplit || c.policy.Engine == oci.EngineAuto && c.restoresLibrary()
+//
+// One that was given our CDI device has it in any case. Its engine is the split
+// engine then, unless it asks for the driver's.
+func (s *service) wantSplit(ctx context.Context, c *container, spec *oci.Spec) (*injected, error) {
+	must := oci.Injected(spec) || c.policy.Engine == oci.EngineSplit || c.policy.Engine == oci.EngineAuto && c.restoresLibrary()
 	if !must && (c.policy.Engine != oci.EngineAuto || !s.config.Split.Enabled) {
 		return nil, nil
 	}
@@ -79,7 +82,7 @@ func (s *service) wantSplit(ctx context.Context, c *container) (*injected, error
 		return found, nil
 	}
 	if must {
-		return nil, fmt.Errorf("the split engine: %w: %w", err, errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("libhetcuda in front of the driver: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Info("the driver engine is used instead of the split engine")
 	c.engineReason = err.Error()
@@ -213,7 +216,7 @@ func (s *service) checkLibrary(c *container) error {
 // split returns the split engine over the driver's, if the library is in the
 // container.
 func (s *service) split(ctx context.Context, c *container, driver *nvidia.Engine) checkpoint.GPU {
-	if c.injected == nil {
+	if c.injected == nil || c.policy.Engine == oci.EngineDriver {
 		return driver
 	}
 	s.mover.Warm(ctx)

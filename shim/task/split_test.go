@@ -13,6 +13,7 @@ import (
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
@@ -48,6 +49,7 @@ func TestWantSplit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		engine       oci.Engine
 		enabled      bool
+		given        bool
 		dir, restore string
 		want         bool
 		fails        string
@@ -63,6 +65,9 @@ func TestWantSplit(t *testing.T) {
 		"restored, not installed":     {engine: oci.EngineAuto, dir: t.TempDir(), restore: saved, fails: "not installed"},
 		"restored, driver is chosen":  {engine: oci.EngineDriver, dir: lib, restore: saved},
 		"restored from what has none": {engine: oci.EngineAuto, dir: lib, restore: t.TempDir()},
+		"given by CDI":                {engine: oci.EngineAuto, given: true, dir: lib, want: true},
+		"given, the driver is chosen": {engine: oci.EngineDriver, given: true, dir: lib, want: true},
+		"given, and not installed":    {engine: oci.EngineAuto, given: true, dir: t.TempDir(), fails: "not installed"},
 		"restored, and chosen":        {engine: oci.EngineSplit, dir: lib, restore: t.TempDir(), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +76,11 @@ func TestWantSplit(t *testing.T) {
 			}
 			s := &service{config: config.Config{Split: config.Split{Enabled: tc.enabled, LibraryDir: tc.dir}}}
 			c := &container{policy: oci.Policy{Engine: tc.engine}, request: &taskapi.CreateTaskRequest{Checkpoint: tc.restore}}
-			got, err := s.wantSplit(t.Context(), c)
+			spec := &oci.Spec{}
+			if tc.given {
+				spec.Mounts = []specs.Mount{{Destination: oci.InjectedLibrary}}
+			}
+			got, err := s.wantSplit(t.Context(), c, spec)
 			if tc.fails != "" {
 				if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), tc.fails) {
 					t.Errorf("error is %v", err)

@@ -26,8 +26,8 @@ const inventoryTimeout = 40 * time.Second
 // open modules and with the others.
 var kernelDriver = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)`)
 
-// gpus asks the device helper once.
-func (h *Host) gpus(ctx context.Context) (helperapi.Report, error) {
+// Inventory asks the device helper once.
+func (h *Host) Inventory(ctx context.Context) (helperapi.Report, error) {
 	h.once.Do(func() { h.report, h.repErr = h.askHelper(ctx) })
 	return h.report, h.repErr
 }
@@ -67,7 +67,7 @@ func (h *Host) kernelModule() string {
 
 func gpuDriver(ctx context.Context, h *Host) []Result {
 	module := h.kernelModule()
-	r, err := h.gpus(ctx)
+	r, err := h.Inventory(ctx)
 	switch {
 	case err != nil && module == "" || len(r.Errors) > 0 && module == "" && len(r.Devices) == 0:
 		if _, err := os.Stat(h.path("dev/kfd")); err == nil {
@@ -108,7 +108,7 @@ func driverSymbols(r helperapi.Report) []Result {
 }
 
 func gpuDevices(ctx context.Context, h *Host) []Result {
-	r, err := h.gpus(ctx)
+	r, err := h.Inventory(ctx)
 	if err != nil || len(r.Devices) == 0 {
 		if h.kernelModule() == "" {
 			return ok("none")

@@ -4,7 +4,7 @@
 // Package controldir makes and removes the directory of a container in which its
 // processes that run libhetcuda listen. The container can write to it, so it is
 // a file system of its own, in which there is room for sockets and nothing else:
-// the bundle's is the host's.
+// the bundle's is the host's. The shim and the hook share it.
 package controldir
 
 import (

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
+)
+
+func bundle(t *testing.T, config string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "rootfs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = controldir.Remove(dir) })
+	return dir
+}
+
+func state(bundle string, pid int) *strings.Reader {
+	return strings.NewReader(fmt.Sprintf(`{"ociVersion":"1.2.0","id":"c","status":"creating","pid":%d,"bundle":%q}`, pid, bundle))
+}
+
+const plain = `{"root":{"path":"rootfs"}}`
+
+// What is asked in a wrong way changes nothing.
+func TestRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind   Kind
+		state  func(bundle string) string
+		config string
+		says   string
+	}{
+		"another call":      {"prestart", nil, plain, `"prestart"`},
+		"no state":          {CreateRuntime, func(string) string { return "" }, plain, "state"},
+		"no JSON":           {CreateRuntime, func(string) string { return "{" }, plain, "state"},
+		"a relative bundle": {CreateRuntime, func(string) string { return `{"bundle":"x","pid":1}` }, plain, "absolute"},
+		"no process":        {CreateRuntime, func(b string) string { return fmt.Sprintf(`{"bundle":%q}`, b) }, plain, "createRuntime"},
+		"a long state":      {CreateRuntime, func(string) string { return strings.Repeat(" ", stateLimit+1) }, plain, "bytes"},
+		"no spec":           {CreateRuntime, nil, `{`, "spec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := bundle(t, tc.config)
+			in := state(dir, 1)
+			if tc.state != nil {
+				in = strings.NewReader(tc.state(dir))
+			}
+			if err := Run(tc.kind, in); err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("error is %v", err)
+			}
+			expectNone(t, dir)
+		})
+	}
+}
+
+func expectNone(t *testing.T, bundle string) {
+	t.Helper()
+	if _, err := os.Lstat(controldir.Path(bundle)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a control directory: %v", err)
+	}
+}
+
+// A container that has one from the shim is left alone.
+func TestLeftToTheShim(t *testing.T) {
+	dir := bundle(t, `{"root":{"path":"rootfs"},"mounts":[{"destination":"/run/hetgpu/control"}]}`)
+	if err := Run(CreateRuntime, state(dir, 1)); err != nil {
+		t.Fatal(err)
+	}
+	expectNone(t, dir)
+}
+
+// other is a process with a mount namespace of its own.
+func other(t *testing.T) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1h")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := cmd.Start(); errors.Is(err, unix.EPERM) {
+		t.Skip("mounting takes privileges")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// The container sees what the host made, and this namespace sees no mount in the
+// container's root; twice is as once, and poststop removes it all, twice too.
+func TestMakeAndRemove(t *testing.T) {
+	pid := other(t)
+	dir := bundle(t, plain)
+	inside := filepath.Join(dir, "rootfs", "run", "hetgpu", "control")
+	for range 2 {
+		if err := Run(CreateRuntime, state(dir, pid)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(controldir.Path(dir), "here"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), inside, "here")); err != nil {
+			t.Errorf("the container does not see it: %v", err)
+		}
+	}
+	if entries, err := os.ReadDir(inside); err != nil || len(entries) != 0 {
+		t.Errorf("it is mounted here: %v, %v", entries, err)
+	}
+	for range 2 {
+		if err := Run(Poststop, state(dir, 0)); err != nil {
+			t.Fatal(err)
+		}
+		expectNone(t, dir)
+	}
+}
+
+// What an image has in the way does not lead out of its root, and then nothing is
+// left.
+func TestHostileImage(t *testing.T) {
+	pid := other(t)
+	for name, tc := range map[string]struct {
+		make  func(rootfs, outside string) error
+		fails bool
+	}{
+		"a link out":   {func(r, o string) error { return os.Symlink(o, filepath.Join(r, "run")) }, true},
+		"a link up":    {func(r, _ string) error { return os.Symlink("../../../../..", filepath.Join(r, "run")) }, false},
+		"a file":       {func(r, _ string) error { return os.WriteFile(filepath.Join(r, "run"), nil, 0o600) }, true},
+		"no directory": {func(r, _ string) error { return os.Remove(r) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, outside := bundle(t, plain), t.TempDir()
+			if err := tc.make(filepath.Join(dir, "rootfs"), outside); err != nil {
+				t.Fatal(err)
+			}
+			err := Run(CreateRuntime, state(dir, pid))
+			if (err != nil) != tc.fails {
+				t.Errorf("error is %v", err)
+			}
+			if tc.fails {
+				expectNone(t, dir)
+			}
+			if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
+				t.Errorf("outside there is %v, %v", entries, err)
+			}
+		})
+	}
+}
