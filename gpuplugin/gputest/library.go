@@ -250,17 +250,22 @@ func (l *Library) Release(ctx context.Context, _ string, pid int) error {
 }
 
 // Park implements nvidia.Mover. The driver has to serve the process for it.
-func (l *Library) Park(ctx context.Context, _ string, pid int, name string) (parked nvidia.Parked, err error) {
-	err = l.serve(ctx, OpPark, pid, func() error {
-		c, err := l.find(pid, nvidia.ClientHeld)
+func (l *Library) Park(ctx context.Context, req nvidia.ParkRequest) (parked nvidia.Parked, err error) {
+	err = l.serve(ctx, OpPark, req.PID, func() error {
+		c, err := l.find(req.PID, nvidia.ClientHeld)
 		if err != nil {
 			return err
 		}
-		if err := l.m.take(pid, c.memory); err != nil {
+		for uuid, bytes := range c.memory {
+			if bytes > req.Devices[uuid] {
+				return driverError(OpPark, helperapi.Class_CLASS_OTHER, 0, fmt.Sprintf("%d bytes on %s, of %v", bytes, uuid, req.Devices))
+			}
+		}
+		if err := l.m.take(req.PID, c.memory); err != nil {
 			return err
 		}
 		c.state = nvidia.ClientParked
-		l.parcels[name] = &parcel{memory: c.memory}
+		l.parcels[req.Parcel] = &parcel{memory: c.memory}
 		parked = nvidia.Parked{Chunks: len(c.memory), Bytes: c.memory}
 		return nil
 	})

@@ -136,14 +136,16 @@ func (h *Helper) Release(ctx context.Context, dir string, pid int) error {
 }
 
 // Park implements [Mover].
-func (h *Helper) Park(ctx context.Context, dir string, pid int, parcel string) (Parked, error) {
+func (h *Helper) Park(ctx context.Context, req ParkRequest) (Parked, error) {
 	var resp *helperapi.ParkResponse
-	err := h.move(ctx, about("park", pid), func(ctx context.Context, gpu helperapi.GPUService, number uint64) (_ *helperapi.Failure, err error) {
-		resp, err = gpu.Park(ctx, &helperapi.ClientRequest{Dir: dir, Pid: int32(pid), Parcel: parcel, Operation: number})
+	err := h.move(ctx, about("park", req.PID), func(ctx context.Context, gpu helperapi.GPUService, number uint64) (_ *helperapi.Failure, err error) {
+		resp, err = gpu.Park(ctx, &helperapi.ParkRequest{
+			Dir: req.Dir, Pid: int32(req.PID), Parcel: req.Parcel, Devices: req.Devices, Operation: number,
+		})
 		return resp.GetFailure(), err
 	})
 	if err != nil {
-		return Parked{}, processError(pid, "park", err)
+		return Parked{}, processError(req.PID, "park", err)
 	}
 	return Parked{Chunks: int(resp.GetChunks()), Bytes: resp.GetBytes()}, nil
 }

@@ -81,8 +81,8 @@ func (m scriptedMover) HoldTogether(ctx context.Context, dir string, pids []int,
 
 func (m scriptedMover) Release(ctx context.Context, dir string, _ int) error { return m.act(ctx, dir) }
 
-func (m scriptedMover) Park(ctx context.Context, dir string, pid int, parcel string) (nvidia.Parked, error) {
-	return nvidia.Parked{Chunks: 3, Bytes: map[string]uint64{parcel: uint64(pid)}}, m.act(ctx, dir)
+func (m scriptedMover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked, error) {
+	return nvidia.Parked{Chunks: 3, Bytes: map[string]uint64{req.Parcel: uint64(req.PID) + req.Devices["d"]}}, m.act(ctx, req.Dir)
 }
 
 func (m scriptedMover) Unpark(ctx context.Context, dir string, _ int, _ string) error {
@@ -131,7 +131,7 @@ func TestMoverAnswers(t *testing.T) {
 	if got, err := h.Clients(ctx, dirFine); err != nil || !reflect.DeepEqual(got, []nvidia.Client{scriptedClient}) {
 		t.Errorf("Clients: %+v, %v", got, err)
 	}
-	if got, err := h.Park(ctx, dirFine, 42, "p"); err != nil || got.Chunks != 3 || got.Bytes["p"] != 42 {
+	if got, err := h.Park(ctx, nvidia.ParkRequest{Dir: dirFine, PID: 42, Parcel: "p", Devices: map[string]uint64{"d": 7}}); err != nil || got.Chunks != 3 || got.Bytes["p"] != 42+7 {
 		t.Errorf("Park: %+v, %v", got, err)
 	}
 	if got, err := h.Save(ctx, nvidia.SaveRequest{Dir: dirFine}); err != nil || !reflect.DeepEqual(got, scriptedSaved) {

@@ -55,7 +55,7 @@ type Mover interface {
 	// after an error it has all of it, and is held, or runs if it gave no answer
 	// that can be understood. A process that cannot say (it died) is
 	// helperapi.ErrGone.
-	Park(ctx context.Context, dir string, pid int, parcel string) (Parked, error)
+	Park(ctx context.Context, req ParkRequest) (Parked, error)
 	// Duplicate copies parcels within their devices, all of them or none, so
 	// that they can be given back before they are saved. False says that there
 	// is not enough device memory; nothing has changed then.
@@ -114,6 +114,18 @@ const (
 	// ClientParked: held, and its device memory is elsewhere.
 	ClientParked ClientState = "parked"
 )
+
+// ParkRequest says whose memory is taken, and where it may be.
+type ParkRequest struct {
+	// Dir and PID name the process, and Parcel what is taken out of it.
+	Dir    string
+	PID    int
+	Parcel string
+	// Devices are those on which the process may have memory, by UUID
+	// ("GPU-..."), and how much memory each has, in bytes: what is on another, or
+	// more than there is, is refused before anything of it is touched.
+	Devices map[string]uint64
+}
 
 // Parked is what was taken out of a process.
 type Parked struct {

@@ -238,14 +238,18 @@ func (s *SplitEngine) holdTogether(ctx context.Context, procs []gpuplugin.Proces
 }
 
 // Park takes the device memory out of the locked processes that are split; it
-// stays where it is on the devices. On error each process is back in the state
-// in which it was found.
-func (s *SplitEngine) Park(ctx context.Context, procs []gpuplugin.Process) error {
+// stays where it is on the devices, which are among those that are given. On
+// error each process is back in the state in which it was found.
+func (s *SplitEngine) Park(ctx context.Context, procs []gpuplugin.Process, devices []gpuplugin.Device) error {
 	split := splitOf(procs)
+	memory := make(map[string]uint64, len(devices))
+	for _, d := range devices {
+		memory[d.UUID] = d.MemoryBytes
+	}
 	// The library has to call the driver. That nothing else does the gate sees to.
 	errs := each(ctx, split, "unlock", s.unlock)
 	if len(errs) == 0 {
-		errs = each(ctx, split, "park", s.park)
+		errs = each(ctx, split, "park", func(ctx context.Context, p gpuplugin.Process) error { return s.park(ctx, p, memory) })
 	}
 	err := errors.Join(errs...)
 	if err == nil {
@@ -257,7 +261,7 @@ func (s *SplitEngine) Park(ctx context.Context, procs []gpuplugin.Process) error
 	return errors.Join(err, s.Undo(ctx, procs))
 }
 
-func (s *SplitEngine) park(ctx context.Context, p gpuplugin.Process) error {
+func (s *SplitEngine) park(ctx context.Context, p gpuplugin.Process, devices map[string]uint64) error {
 	ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
 	defer cancel()
 	parcel := s.parcel(p)
@@ -266,7 +270,7 @@ func (s *SplitEngine) park(ctx context.Context, p gpuplugin.Process) error {
 	s.away[p.PID], s.parcels[parcel] = true, true
 	s.mu.Unlock()
 	start := time.Now()
-	_, err := s.mover.Park(ctx, s.dir, p.PID, parcel)
+	_, err := s.mover.Park(ctx, ParkRequest{Dir: s.dir, PID: p.PID, Parcel: parcel, Devices: devices})
 	s.driver.trace(ctx, p.PID, "park", start)
 	return unlessGone(err)
 }

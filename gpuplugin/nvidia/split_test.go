@@ -48,8 +48,12 @@ func (w *splitWorld) processes(t *testing.T, pids ...int) []gpuplugin.Process {
 	return procs
 }
 
+func (w *splitWorld) park(ctx context.Context, procs []gpuplugin.Process) error {
+	return w.e.Park(ctx, procs, []gpuplugin.Device{gpu0, gpu1})
+}
+
 func (w *splitWorld) stop(ctx context.Context, procs []gpuplugin.Process) error {
-	for _, step := range []func(context.Context, []gpuplugin.Process) error{w.e.Lock, w.e.Park, w.e.Suspend} {
+	for _, step := range []func(context.Context, []gpuplugin.Process) error{w.e.Lock, w.park, w.e.Suspend} {
 		if err := step(ctx, procs); err != nil {
 			return err
 		}
@@ -110,7 +114,7 @@ func TestSplitOrder(t *testing.T) {
 	wantStates(t, w.Machine, all(locked))
 	w.wantClients(t, nvidia.ClientHeld)
 	before(t, w.Calls(), gputest.OpHold, gputest.OpLock)
-	if err := w.e.Park(t.Context(), procs); err != nil {
+	if err := w.park(t.Context(), procs); err != nil {
 		t.Fatal(err)
 	}
 	w.wantClients(t, nvidia.ClientParked)

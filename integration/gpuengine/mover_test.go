@@ -80,6 +80,20 @@ func parcels(y *toy) []string {
 	return names
 }
 
+// request is to park a process, of which each may have all devices.
+func (b *moverBench) request(t *testing.T, pid int, parcel string) nvidia.ParkRequest {
+	t.Helper()
+	inventory, err := b.Inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := nvidia.ParkRequest{Dir: b.control, PID: pid, Parcel: parcel, Devices: map[string]uint64{}}
+	for _, d := range inventory.Devices {
+		req.Devices[d.UUID] = d.MemoryBytes
+	}
+	return req
+}
+
 // park holds all and takes the memory of all.
 func (b *moverBench) park(t *testing.T, y *toy) {
 	t.Helper()
@@ -89,7 +103,7 @@ func (b *moverBench) park(t *testing.T, y *toy) {
 		}
 	}
 	for i, pid := range y.pids[1:] {
-		parked, err := b.mover.Park(t.Context(), b.control, pid, parcels(y)[i])
+		parked, err := b.mover.Park(t.Context(), b.request(t, pid, parcels(y)[i]))
 		if err != nil || parked.Chunks == 0 || len(parked.Bytes) != 1 {
 			t.Fatalf("parked %+v, %v", parked, err)
 		}
@@ -210,7 +224,7 @@ func TestMoverDies(t *testing.T) {
 	if err := b.mover.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.mover.Park(t.Context(), b.control, y.pids[1], "p"); !errors.Is(err, gpuplugin.ErrUnavailable) {
+	if _, err := b.mover.Park(t.Context(), nvidia.ParkRequest{Dir: b.control, PID: y.pids[1], Parcel: "p"}); !errors.Is(err, gpuplugin.ErrUnavailable) {
 		t.Errorf("err = %v", err)
 	}
 	y.goesOn(t)

@@ -71,7 +71,7 @@ func park(t *testing.T, control string) parked {
 	if err := c.Hold(t.Context(), timeout); err != nil {
 		t.Fatal(err)
 	}
-	chunks, fds, err := c.Park(t.Context())
+	chunks, fds, err := c.Park(t.Context(), func(int) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestParkAbandoned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if parks {
-			_, fds, err := c.Park(t.Context())
+			_, fds, err := c.Park(t.Context(), func(int) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -221,7 +221,7 @@ func (s *saving) suspend(ctx context.Context) error {
 	s.undo.add(PhaseResume, s.giveBack)
 	if s.split() {
 		s.apart = true
-		if err := s.run(ctx, PhasePark, func(ctx context.Context) error { return s.stream.Park(ctx, s.procs) }); err != nil {
+		if err := s.run(ctx, PhasePark, func(ctx context.Context) error { return s.stream.Park(ctx, s.procs, s.Manifest.Devices) }); err != nil {
 			return err
 		}
 	}

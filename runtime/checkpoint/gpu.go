@@ -58,8 +58,9 @@ type GPU interface {
 type Streamer interface {
 	// Park, between Lock and Suspend, takes the device memory of the split
 	// processes out of them: of all or, on error, of none (each is back in the
-	// state in which it was found). Resume and Undo give it back.
-	Park(ctx context.Context, procs []gpuplugin.Process) error
+	// state in which it was found). Resume and Undo give it back. What a process
+	// says to have on other devices than the container's is an error.
+	Park(ctx context.Context, procs []gpuplugin.Process, devices []gpuplugin.Device) error
 	// Copy copies what is parked within the devices, and tells whether there was
 	// room for it: then Save saves the copy, and the processes can have theirs
 	// back meanwhile.
@@ -81,8 +82,8 @@ type Streamer interface {
 // driver, so that it has no process to stream.
 type resident struct{}
 
-func (resident) Park(context.Context, []gpuplugin.Process) error         { return nil }
-func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error) { return true, nil }
+func (resident) Park(context.Context, []gpuplugin.Process, []gpuplugin.Device) error { return nil }
+func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error)             { return true, nil }
 func (resident) Save(context.Context, string, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
 	return gpuplugin.Stored{}, nil
 }

@@ -36,8 +36,9 @@ type memory struct {
 	held, lost bool
 	// slow is closed to let Save come to its end, nil if it need not wait.
 	slow chan struct{}
-	// parent is what Save was told of.
-	parent string
+	// devices are those that Park was told of, and parent is Save's.
+	devices []string
+	parent  string
 	// loaded are the keys that Load was given.
 	loaded []string
 }
@@ -113,10 +114,14 @@ func (g splitGPU) Undo(ctx context.Context, procs []gpuplugin.Process) error {
 	return errors.Join(g.gpu.Undo(ctx, procs), g.back())
 }
 
-func (g splitGPU) Park(ctx context.Context, procs []gpuplugin.Process) error {
+func (g splitGPU) Park(ctx context.Context, procs []gpuplugin.Process, devices []gpuplugin.Device) error {
 	err := g.call(ctx, "park")
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.devices = nil
+	for _, d := range devices {
+		g.devices = append(g.devices, d.UUID)
+	}
 	for _, p := range procs {
 		if err != nil {
 			g.states[p.PID] = p.State
@@ -197,6 +202,21 @@ func splitRequest(dir string, exit bool) Request {
 	r := request(dir, exit)
 	r.Manifest.Library, r.Manifest.Host.Arch = library, runtime.GOARCH
 	return r
+}
+
+// Memory is taken from the devices that the container was given, and no others.
+func TestSplitDevices(t *testing.T) {
+	for want, minors := range map[string][]int{"GPU-1": {1}, "GPU-0 GPU-1": nil} {
+		w := newSplitWorld(t)
+		c := w.container()
+		c.Minors = minors
+		if _, err := c.Checkpoint(t.Context(), splitRequest(t.TempDir(), false)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(w.devices, " "); got != want {
+			t.Errorf("minors %v: %s, want %s", minors, got, want)
+		}
+	}
 }
 
 func TestSplitOrder(t *testing.T) {

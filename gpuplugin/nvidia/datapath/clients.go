@@ -120,9 +120,9 @@ func (m *Mover) keep(key client, c *hetcuda.Conn) {
 	m.held[key] = c
 }
 
-// connect connects to one process.
-func (m *Mover) connect(ctx context.Context, key client) (*hetcuda.Conn, error) {
-	c, err := hetcuda.ConnectTo(ctx, key.dir, key.pid, m.holdingIn(key.dir)...)
+// connect connects to one process, whose socket may be known.
+func (m *Mover) connect(ctx context.Context, key client, known hetcuda.Socket) (*hetcuda.Conn, error) {
+	c, err := hetcuda.ConnectTo(ctx, key.dir, key.pid, known, m.holdingIn(key.dir)...)
 	if err == nil && c == nil {
 		err = &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: "libhetcuda", Detail: fmt.Sprintf("process %d does not listen in %s", key.pid, key.dir)}
 	}
@@ -135,7 +135,7 @@ func (m *Mover) Hold(ctx context.Context, dir string, pid int, timeout time.Dura
 	if m.stillHeld(ctx, key) {
 		return nil
 	}
-	c, err := m.connect(ctx, key)
+	c, err := m.connect(ctx, key, hetcuda.Socket{})
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (m *Mover) HoldTogether(ctx context.Context, dir string, pids []int, timeou
 		if m.stillHeld(ctx, key) {
 			continue
 		}
-		c, err := m.connect(ctx, key)
+		c, err := m.connect(ctx, key, hetcuda.Socket{})
 		if err != nil {
 			return err
 		}
@@ -207,11 +207,11 @@ func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
 }
 
 // Park implements nvidia.Mover.
-func (m *Mover) Park(ctx context.Context, dir string, pid int, name string) (nvidia.Parked, error) {
-	key := client{dir, pid}
+func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked, error) {
+	key, name := client{req.Dir, req.PID}, req.Parcel
 	held := m.holding(key)
 	if held == nil {
-		return nvidia.Parked{}, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "park", Detail: fmt.Sprintf("process %d is not held", pid)}
+		return nvidia.Parked{}, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "park", Detail: fmt.Sprintf("process %d is not held", req.PID)}
 	}
 	parcels, err := m.claim("park", name)
 	if err != nil {
@@ -219,17 +219,17 @@ func (m *Mover) Park(ctx context.Context, dir string, pid int, name string) (nvi
 	}
 	defer m.end(parcels)
 	p := parcels[0]
-	chunks, fds, err := held.Park(ctx)
+	chunks, fds, err := held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
 	if err != nil {
 		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
 	}
-	parked := nvidia.Parked{Chunks: len(chunks), Bytes: map[string]uint64{}}
 	for i, c := range chunks {
-		uuid := uuidOf(c.Device)
-		p.pieces = append(p.pieces, piece{chunk: c, device: uuid, fd: fds[i]})
-		if c.Flags&hetcuda.Imported == 0 { // it counts where it was made
-			parked.Bytes[uuid] += c.Size
-		}
+		p.pieces = append(p.pieces, piece{chunk: c, device: uuidOf(c.Device), fd: fds[i]})
+	}
+	p.limits, p.socket = req.Devices, held.Socket()
+	parked := nvidia.Parked{Chunks: len(chunks)}
+	if parked.Bytes, err = p.bytes(); err != nil {
+		return nvidia.Parked{}, errors.Join(err, m.forget(parcels))
 	}
 	// From here on what the process does is waited for, or its memory would be
 	// lost between the two.
@@ -237,7 +237,7 @@ func (m *Mover) Park(ctx context.Context, dir string, pid int, name string) (nvi
 	err = held.Commit(ctx)
 	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) && !errors.Is(err, helperapi.ErrGone) {
 		m.letGo(key, held)
-		state, stateErr := m.stateOf(ctx, key)
+		state, stateErr := m.stateOf(ctx, key, p.socket)
 		if stateErr != nil {
 			// It may have let go of it, so it is kept, and can be given back.
 			return nvidia.Parked{}, errors.Join(fmt.Errorf("it can't be told whether the process still has its memory; parcel %q is kept: %w", name, err), stateErr)
@@ -262,8 +262,8 @@ func (m *Mover) parkFailed(key client, held *hetcuda.Conn, err error) error {
 }
 
 // stateOf asks a process anew, by a connection of its own.
-func (m *Mover) stateOf(ctx context.Context, key client) (hetcuda.State, error) {
-	c, err := m.connect(ctx, key)
+func (m *Mover) stateOf(ctx context.Context, key client, known hetcuda.Socket) (hetcuda.State, error) {
+	c, err := m.connect(ctx, key, known)
 	if err != nil {
 		return 0, err
 	}
@@ -279,6 +279,9 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		return err
 	}
 	defer end()
+	if p.damage != nil {
+		return p.damage
+	}
 	chunks, fds := make([]hetcuda.Chunk, 0, len(p.pieces)), make([]int, 0, len(p.pieces))
 	for _, piece := range p.pieces {
 		if piece.fd < 0 {
@@ -287,9 +290,9 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		chunks, fds = append(chunks, piece.chunk), append(fds, piece.fd)
 	}
 	key := client{dir, pid}
-	c, err := m.connect(ctx, key)
+	c, err := m.connect(ctx, key, p.socket)
 	if err != nil {
-		return err
+		return notYet(err)
 	}
 	err = c.Unpark(ctx, chunks, fds)
 	lost := (*hetcuda.LostError)(nil)
@@ -298,8 +301,8 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		m.keep(key, c)
 	case errors.As(err, &lost):
 		c.Close()
-		if state, stateErr := m.stateOf(context.WithoutCancel(ctx), key); stateErr != nil || state == hetcuda.Parked {
-			return errors.Join(err, stateErr)
+		if state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket); stateErr != nil || state == hetcuda.Parked {
+			return notYet(errors.Join(err, stateErr))
 		}
 	default:
 		c.Close()
@@ -315,4 +318,17 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
 	}
 	return nil
+}
+
+// notYet says of an error that the next try may do better: the process was not
+// reached, or gave no answer. Where nobody listens none will.
+func notYet(err error) error {
+	class := helperapi.Class_CLASS_NOT_READY
+	switch {
+	case errors.Is(err, helperapi.ErrGone):
+		return err
+	case errors.Is(err, helperapi.ErrNoState):
+		class = helperapi.Class_CLASS_OTHER
+	}
+	return &helperapi.Error{Class: class, Call: "unpark", Detail: err.Error()}
 }

@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"github.com/containerd/log"
-	"golang.org/x/sys/unix"
-
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
@@ -130,13 +128,15 @@ func (m *Mover) end(parcels []*parcel) {
 	m.leaveLocked()
 }
 
-// beginReturn marks a parcel that is given back: also beside a save of its copy,
-// which is to take place while the process goes on.
+// beginReturn marks a parcel that is given back. One that was copied is only
+// marked as that: its copy can be saved before, meanwhile and after, as the
+// process goes on.
 func (m *Mover) beginReturn(name string) (p *parcel, end func(), err error) {
 	const what = "unpark"
 	m.mu.Lock()
 	p = m.parcels[name]
-	beside := p != nil && p.busy == saving && p.duplicated && !p.returning
+	// What is not busy, or saved, has been copied by now or never is meanwhile.
+	beside := p != nil && (p.busy == "" || p.busy == saving) && p.duplicated && !p.returning
 	if beside {
 		p.returning = true
 		m.enterLocked()
@@ -385,10 +385,20 @@ type parcel struct {
 	// made it busy.
 	busy     string
 	progress *progress
-	// returning says that it is given back beside a save; guarded by Mover.mu.
+	// returning says that it is given back, and that the copy of it may be saved;
+	// the pieces' descriptors and the views belong to who does that. chunks is how
+	// many a process has sent. Guarded by Mover.mu.
 	returning bool
+	chunks    int
 
 	pieces []piece
+	// limits is the memory of the devices on which the process may have some; nil
+	// for what was loaded.
+	limits map[string]uint64
+	// socket is where the process listens that it was taken from.
+	socket hetcuda.Socket
+	// damage is why it can't be given back any more.
+	damage error
 	// views map the memory of the process, once it is to be read, and copies
 	// the copy of it.
 	views, copies []*area
@@ -416,7 +426,7 @@ type piece struct {
 // free fails for a parcel that is used. Mover.mu: held.
 func (p *parcel) free(what string) error {
 	by := p.busy
-	if by == "" && p.returning {
+	if by == "" && p.returning && what != saving {
 		by = "unpark"
 	}
 	if by == "" {
@@ -435,12 +445,14 @@ func (p *parcel) close() error {
 
 // giveUp lets go of the memory itself, and keeps a copy.
 func (p *parcel) giveUp() error {
+	var fds []int
 	for i := range p.pieces {
 		if p.pieces[i].fd >= 0 {
-			_ = unix.Close(p.pieces[i].fd)
+			fds = append(fds, p.pieces[i].fd)
 			p.pieces[i].fd = -1
 		}
 	}
+	hetcuda.Discard(fds)
 	err := closeAreas(p.views)
 	p.views = nil
 	// A copy stays where it is, and may be read just now.
@@ -489,8 +501,12 @@ func (m *Mover) mapAll(ctx context.Context, parcels []*parcel) error {
 	if err := m.identify(ctx, parcels); err != nil {
 		return err
 	}
+	if err := together(parcels); err != nil {
+		return err
+	}
 	return inParallel(parcels, func(p *parcel) error {
-		if len(p.views) > 0 || p.duplicated {
+		// A copy is there; the views may just be given back.
+		if p.duplicated || len(p.views) > 0 {
 			return nil
 		}
 		err := m.mapOne(ctx, p)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -76,11 +77,19 @@ var contents = sync.OnceValue(func() []byte {
 	return b
 })
 
+// request is to park the process as "p": the third device is not the container's.
+func (b *bench) request() nvidia.ParkRequest {
+	return nvidia.ParkRequest{
+		Dir: b.control, PID: os.Getpid(), Parcel: "p",
+		Devices: map[string]uint64{uuid0.String(): 16 * mib, uuid1.String(): 16 * mib},
+	}
+}
+
 // park makes the parcel "p" of the process's memory.
 func (b *bench) park(t *testing.T) {
 	t.Helper()
 	check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
-	parked, err := b.Park(t.Context(), b.control, os.Getpid(), "p")
+	parked, err := b.Park(t.Context(), b.request())
 	check(t, err)
 	want := map[string]uint64{uuid0.String(): 13*mib + 8192 + 4096, uuid1.String(): 8 * mib}
 	if parked.Chunks != 4 || !maps.Equal(parked.Bytes, want) {
@@ -296,6 +305,69 @@ func TestUnparkBesideSave(t *testing.T) {
 	check(t, err)
 	check(t, b.Drop(t.Context(), []string{"p"}))
 	b.clean(t, true)
+}
+
+// A copy is saved beside the giving back, whichever begins first: a container that
+// its client had frozen is resumed when its dump is over, perhaps before the save
+// has begun.
+func TestSaveBesideUnpark(t *testing.T) {
+	b := newBench(t)
+	b.park(t)
+	if done, err := b.Duplicate(t.Context(), []string{"p"}); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	b.process.Before(hetcudatest.Unpark, func(*net.UnixConn) bool {
+		close(asked)
+		<-goOn
+		return true
+	})
+	unparked := make(chan error, 1)
+	go func() { unparked <- b.Unpark(t.Context(), b.control, os.Getpid(), "p") }()
+	<-asked
+	for what, err := range map[string]error{
+		"drop":   b.Drop(t.Context(), []string{"p"}),
+		"unpark": b.Unpark(t.Context(), b.control, os.Getpid(), "p"),
+	} {
+		if !errors.Is(err, helperapi.ErrIllegalState) {
+			t.Errorf("%s meanwhile: %v", what, err)
+		}
+	}
+	_, err := b.Save(t.Context(), nvidia.SaveRequest{Dir: b.dir, Parcels: []string{"p"}})
+	check(t, err)
+	close(goOn)
+	check(t, <-unparked)
+	check(t, b.Release(t.Context(), b.control, os.Getpid()))
+	_, err = memfile.Verify(t.Context(), b.dir)
+	check(t, err)
+	check(t, b.Drop(t.Context(), []string{"p"}))
+	b.clean(t, true)
+}
+
+// Both at once, for the race detector: memory that is shared is looked at.
+func TestSaveWhileUnparking(t *testing.T) {
+	s := newSharing(t)
+	s.park(t, 0, 1, 2)
+	if done, err := s.Duplicate(t.Context(), s.names); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := s.Save(t.Context(), nvidia.SaveRequest{Dir: s.dir, Parcels: s.names}); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range s.names {
+		wg.Go(func() {
+			err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+			if err = errors.Join(err, s.Release(t.Context(), s.dirs[i], os.Getpid())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	check(t, s.Drop(t.Context(), s.names))
+	s.clean(t, true)
 }
 
 func TestDuplicateWithoutRoom(t *testing.T) {
@@ -533,7 +605,7 @@ func TestParkFails(t *testing.T) {
 			b := newBench(t)
 			check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
 			b.process.Before(op, refuse(op))
-			if _, err := b.Park(t.Context(), b.control, os.Getpid(), "p"); err == nil || !strings.Contains(err.Error(), "a kernel runs") {
+			if _, err := b.Park(t.Context(), b.request()); err == nil || !strings.Contains(err.Error(), "a kernel runs") {
 				t.Errorf("err = %v", err)
 			}
 			b.process.Before(op, nil)
@@ -546,7 +618,7 @@ func TestParkFails(t *testing.T) {
 			b := newBench(t)
 			check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
 			b.process.Before(op, func(*net.UnixConn) bool { return false })
-			if _, err := b.Park(t.Context(), b.control, os.Getpid(), "p"); err == nil {
+			if _, err := b.Park(t.Context(), b.request()); err == nil {
 				t.Error("no error")
 			}
 			b.process.Before(op, nil)
@@ -562,14 +634,14 @@ func TestParkFails(t *testing.T) {
 			b.process.SetState(hetcudatest.Parked)
 			return false
 		})
-		if _, err := b.Park(t.Context(), b.control, os.Getpid(), "p"); err != nil {
+		if _, err := b.Park(t.Context(), b.request()); err != nil {
 			t.Error(err)
 		}
 		b.runs(t, "p")
 	})
 	t.Run("not held", func(t *testing.T) {
 		b := newBench(t)
-		if _, err := b.Park(t.Context(), b.control, os.Getpid(), "p"); !errors.Is(err, helperapi.ErrIllegalState) {
+		if _, err := b.Park(t.Context(), b.request()); !errors.Is(err, helperapi.ErrIllegalState) {
 			t.Errorf("err = %v", err)
 		}
 	})
@@ -579,14 +651,32 @@ func TestUnparkFails(t *testing.T) {
 	b := newBench(t)
 	b.park(t)
 	b.process.Before(hetcudatest.Unpark, func(*net.UnixConn) bool { return false })
-	if err := b.Unpark(t.Context(), b.control, os.Getpid(), "p"); err == nil {
-		t.Error("no error")
+	// Nothing is lost by that, and the next try may do better.
+	if err := b.Unpark(t.Context(), b.control, os.Getpid(), "p"); !errors.Is(err, helperapi.ErrNotReady) {
+		t.Errorf("no answer: %v", err)
 	}
 	b.process.Before(hetcudatest.Unpark, nil)
+	if err := b.Unpark(t.Context(), t.TempDir(), os.Getpid(), "p"); errors.Is(err, helperapi.ErrNotReady) || errors.Is(err, helperapi.ErrNoState) {
+		t.Errorf("where nobody listens: %v", err)
+	}
 	if err := b.Unpark(t.Context(), b.control, os.Getpid(), "q"); !errors.Is(err, helperapi.ErrNoState) {
 		t.Errorf("another parcel: %v", err)
 	}
 	b.runs(t, "p")
+	b.clean(t, false)
+}
+
+// What others put into the control directory meanwhile is in nobody's way.
+func TestUnparkAmongOthers(t *testing.T) {
+	b := newBench(t)
+	b.park(t)
+	for i := range 10 {
+		hetcudatest.Deaf(t, b.control, fmt.Sprintf("hetcuda.%d.%d", os.Getpid(), i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // each would take 10 s
+	defer cancel()
+	check(t, b.Unpark(ctx, b.control, os.Getpid(), "p"))
+	check(t, b.Release(ctx, b.control, os.Getpid()))
 	b.clean(t, false)
 }
 

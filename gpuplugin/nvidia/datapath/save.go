@@ -317,10 +317,11 @@ func (s *save) plan(byDevice map[*device][]*block) {
 	for _, p := range s.parcels {
 		process := memfile.Process{}
 		for _, piece := range p.pieces {
-			process.Chunks = append(process.Chunks, memfile.Chunk{
-				ID: piece.chunk.ID, Address: piece.chunk.Address, Size: piece.chunk.Size, Device: piece.chunk.Device,
-				Blocks: make([]memfile.Block, memfile.NumBlocks(piece.chunk.Size)),
-			})
+			chunk := memfile.Chunk{ID: piece.chunk.ID, Address: piece.chunk.Address, Size: piece.chunk.Size, Device: piece.chunk.Device}
+			if piece.same == nil { // else those of another stand for it
+				chunk.Blocks = make([]memfile.Block, memfile.NumBlocks(piece.chunk.Size))
+			}
+			process.Chunks = append(process.Chunks, chunk)
 		}
 		s.index.Processes = append(s.index.Processes, process)
 	}

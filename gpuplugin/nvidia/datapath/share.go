@@ -27,13 +27,21 @@ import (
 //
 // What nobody of the parcels has exported is of a process that isn't saved, or
 // that has freed it or ended. Who else has it can't be told, so that is an error.
+// Nor can it be told of what was exported and imported by nobody of them: a
+// process outside that has it would see the number.
+//
+// Memory in which the number stays, since it can't be put back, must not be given
+// back.
 func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
 	imported, exported := map[string][]*piece{}, map[string][]*piece{}
 	for _, p := range parcels {
+		if p.duplicated {
+			continue // it is known by now, and may just be given back
+		}
 		for i := range p.pieces {
 			piece := &p.pieces[i]
 			switch {
-			case piece.fd < 0 || piece.same != nil: // given back already, or known
+			case piece.same != nil: // known
 			case piece.chunk.Flags&hetcuda.Imported != 0:
 				imported[piece.device] = append(imported[piece.device], piece)
 			case piece.chunk.Flags&hetcuda.Exported != 0:
@@ -47,7 +55,13 @@ func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
 			return err
 		}
 		if err := d.identify(ctx, exported[uuid], pieces); err != nil {
-			return fmt.Errorf("memory that processes share: %w", err)
+			err = fmt.Errorf("memory that processes share: %w", err)
+			for _, p := range parcels {
+				if errors.Is(err, helperapi.ErrDamaged) && !p.duplicated {
+					p.damage = err
+				}
+			}
+			return err
 		}
 	}
 	return nil
@@ -66,6 +80,16 @@ func (d *device) identify(ctx context.Context, exported, imported []*piece) (err
 			return err
 		}
 		marked[number] = e
+	}
+	// What was exported twice has the number of the last.
+	for _, m := range p.marks {
+		number, err := p.get(m.address)
+		if err != nil {
+			return err
+		}
+		if same := marked[number]; same != nil && same != m.piece && same.chunk.Size == m.piece.chunk.Size {
+			m.piece.same = same
+		}
 	}
 	for _, i := range imported {
 		number, err := p.read(i)
@@ -94,7 +118,10 @@ type probe struct {
 	marks []mark
 }
 
-type mark struct{ address, before uint64 }
+type mark struct {
+	piece           *piece
+	address, before uint64
+}
 
 const wordSize = 8
 
@@ -141,7 +168,7 @@ func (p *probe) mark(piece *piece) (number uint64, err error) {
 	var random [wordSize]byte
 	_, _ = rand.Read(random[:]) // never fails
 	number = binary.LittleEndian.Uint64(random[:])
-	p.marks = append(p.marks, mark{address, before})
+	p.marks = append(p.marks, mark{piece, address, before})
 	return number, p.set(address, number)
 }
 
@@ -169,7 +196,10 @@ func (p *probe) close() error {
 	var errs []error
 	// What was exported twice was marked twice: the last one first.
 	for _, m := range slices.Backward(p.marks) {
-		errs = append(errs, p.set(m.address, m.before))
+		if err := p.set(m.address, m.before); err != nil {
+			errs = append(errs, fmt.Errorf("the first word of chunk %d (%#x) was overwritten to tell who shares it, and can't be put back: %w: %w",
+				m.piece.chunk.ID, m.before, helperapi.ErrDamaged, err))
+		}
 	}
 	errs = append(errs, closeAreas(p.areas), p.stream.Close())
 	p.device.put(p.slot)

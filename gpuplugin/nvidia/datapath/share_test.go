@@ -5,6 +5,7 @@ package datapath_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda/hetcudatest"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
@@ -62,7 +64,9 @@ func (s *sharing) park(t *testing.T, which ...int) {
 	t.Helper()
 	for _, i := range which {
 		check(t, s.Hold(t.Context(), s.dirs[i], os.Getpid(), time.Second))
-		_, err := s.Park(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+		_, err := s.Park(t.Context(), nvidia.ParkRequest{
+			Dir: s.dirs[i], PID: os.Getpid(), Parcel: s.names[i], Devices: map[string]uint64{uuid0.String(): 8 * mib},
+		})
 		check(t, err)
 	}
 }
@@ -190,4 +194,26 @@ func TestSharedFails(t *testing.T) {
 		s.machine.gpus[uuid0.String()].set(call, nil)
 		s.run(t, 0, 1, 2)
 	}
+}
+
+// A process does not go on with a word of its memory that is not its own.
+func TestSharedNotPutBack(t *testing.T) {
+	s := newSharing(t)
+	s.park(t, 0, 1, 2)
+	g := s.machine.gpus[uuid0.String()]
+	g.set("FromHost", os.ErrInvalid)
+	if _, err := s.Duplicate(t.Context(), s.names); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "the first word of chunk 1 (0x") {
+		t.Errorf("err = %v", err)
+	}
+	g.set("FromHost", nil)
+	for i, name := range s.names {
+		if err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), name); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "can't be put back") {
+			t.Errorf("%s: err = %v", name, err)
+		}
+		if s.processes[i].State() != hetcudatest.Parked {
+			t.Errorf("%s goes on", name)
+		}
+	}
+	check(t, s.Drop(t.Context(), s.names))
+	s.clean(t, false)
 }

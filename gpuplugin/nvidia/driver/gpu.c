@@ -119,12 +119,12 @@ static int properties(struct hg_ctx c, void *fn, struct cu_mem_prop *prop, uint6
 	CALL(c, fn, properties_fn, prop, handle);
 }
 
-int hg_is_device(struct hg_ctx c, void *fn, int *device, uint64_t handle)
+int hg_device_of(struct hg_ctx c, void *fn, int *device, uint64_t handle)
 {
 	struct cu_mem_prop prop = {0};
 	int r = properties(c, fn, &prop, handle);
 
-	*device = r == 0 && prop.location.type == LOCATION_DEVICE;
+	*device = r == 0 && prop.location.type == LOCATION_DEVICE ? prop.location.id : -1;
 	return r;
 }
 

@@ -42,6 +42,8 @@ type GPU struct {
 	ctx         C.struct_hg_ctx
 	granularity uint64
 	digest      unsafe.Pointer
+	// kind is what the driver's descriptors of memory are of.
+	kind fileKind
 }
 
 // OpenGPU returns the device with a UUID ("GPU-...").
@@ -138,6 +140,9 @@ func (g *GPU) prepare() error {
 		return err
 	}
 	g.granularity = uint64(granularity)
+	if err := g.learnKind(); err != nil {
+		return err
+	}
 	image, name := C.CString(digestPTX), C.CString(digestKernel)
 	defer C.free(unsafe.Pointer(image))
 	defer C.free(unsafe.Pointer(name))
@@ -202,17 +207,20 @@ func (g *GPU) Export(handle uint64) (fd int, err error) {
 	return int(out), err
 }
 
-// Import takes a descriptor of device memory. It stays open.
+// Import takes a descriptor of memory of this device. It stays open. Whoever has
+// sent it may say what he likes: it is the driver that tells what it is of.
 func (g *GPU) Import(fd int) (handle uint64, err error) {
+	if err := g.refuseKind(fd); err != nil {
+		return 0, err
+	}
 	var h C.uint64_t
 	if err := g.check(symMemImport, C.hg_import(g.ctx, g.lib.fns[symMemImport], &h, C.int(fd))); err != nil {
 		return 0, err
 	}
-	// Of another device it would be, at worst, slow: that is for its owner to say.
 	var device C.int
-	err = g.check(symMemProperties, C.hg_is_device(g.ctx, g.lib.fns[symMemProperties], &device, h))
-	if err == nil && device == 0 {
-		err = &helperapi.Error{Call: symbols[symMemImport].name, Detail: "a descriptor of memory that is on no device"}
+	err = g.check(symMemProperties, C.hg_device_of(g.ctx, g.lib.fns[symMemProperties], &device, h))
+	if err == nil && device != g.device {
+		err = &helperapi.Error{Call: symbols[symMemImport].name, Detail: "a descriptor of memory that is not on " + g.uuid}
 	}
 	if err != nil {
 		return 0, errors.Join(err, g.Release(uint64(h)))

@@ -56,8 +56,8 @@ int hg_mem_info(struct hg_ctx c, void *fn, size_t *free, size_t *total);
 int hg_create(struct hg_ctx c, void *fn, uint64_t *handle, size_t size, int device);
 int hg_export(struct hg_ctx c, void *fn, int *fd, uint64_t handle);
 int hg_import(struct hg_ctx c, void *fn, uint64_t *handle, int fd);
-/* Whether it is memory of a device, in *device. */
-int hg_is_device(struct hg_ctx c, void *fn, int *device, uint64_t handle);
+/* The device that it is memory of, in *device, or -1 for none. */
+int hg_device_of(struct hg_ctx c, void *fn, int *device, uint64_t handle);
 int hg_reserve(struct hg_ctx c, void *fn, uint64_t *address, size_t size, size_t alignment);
 int hg_map(struct hg_ctx c, void *fn, uint64_t address, size_t size, uint64_t handle);
 int hg_access(struct hg_ctx c, void *fn, uint64_t address, size_t size, int device);

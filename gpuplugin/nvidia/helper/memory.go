@@ -93,10 +93,12 @@ func (s service) Release(ctx context.Context, req *helperapi.ClientRequest) (*he
 }
 
 // Park implements helperapi.GPUService.
-func (s service) Park(ctx context.Context, req *helperapi.ClientRequest) (*helperapi.ParkResponse, error) {
+func (s service) Park(ctx context.Context, req *helperapi.ParkRequest) (*helperapi.ParkResponse, error) {
 	ctx, end := s.operations.begin(ctx, req.GetOperation())
 	defer end()
-	parked, err := s.memory.Park(ctx, req.GetDir(), int(req.GetPid()), req.GetParcel())
+	parked, err := s.memory.Park(ctx, nvidia.ParkRequest{
+		Dir: req.GetDir(), PID: int(req.GetPid()), Parcel: req.GetParcel(), Devices: req.GetDevices(),
+	})
 	return &helperapi.ParkResponse{
 		Failure: failure(err), Chunks: uint32(parked.Chunks), Bytes: maps.Clone(parked.Bytes),
 	}, nil

@@ -1138,9 +1138,8 @@ type ClientRequest struct {
 	Pid   int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	// Hold.
 	TimeoutMs uint32 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	// Park, Unpark.
-	Parcel string `protobuf:"bytes,4,opt,name=parcel,proto3" json:"parcel,omitempty"`
-	// Park: Cancel ends it, if nothing has changed yet.
+	// Unpark.
+	Parcel        string `protobuf:"bytes,4,opt,name=parcel,proto3" json:"parcel,omitempty"`
 	Operation     uint64 `protobuf:"varint,5,opt,name=operation,proto3" json:"operation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1211,6 +1210,85 @@ func (x *ClientRequest) GetOperation() uint64 {
 	return 0
 }
 
+type ParkRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Dir    string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	Pid    int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Parcel string                 `protobuf:"bytes,3,opt,name=parcel,proto3" json:"parcel,omitempty"`
+	// The devices on which the process may have memory, by UUID, and how many
+	// bytes each has.
+	Devices map[string]uint64 `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Cancel ends it, if nothing has changed yet.
+	Operation     uint64 `protobuf:"varint,5,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParkRequest) Reset() {
+	*x = ParkRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParkRequest) ProtoMessage() {}
+
+func (x *ParkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParkRequest.ProtoReflect.Descriptor instead.
+func (*ParkRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ParkRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *ParkRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ParkRequest) GetParcel() string {
+	if x != nil {
+		return x.Parcel
+	}
+	return ""
+}
+
+func (x *ParkRequest) GetDevices() map[string]uint64 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *ParkRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
 type HoldTogetherRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
@@ -1223,7 +1301,7 @@ type HoldTogetherRequest struct {
 
 func (x *HoldTogetherRequest) Reset() {
 	*x = HoldTogetherRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1313,7 @@ func (x *HoldTogetherRequest) String() string {
 func (*HoldTogetherRequest) ProtoMessage() {}
 
 func (x *HoldTogetherRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[19]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1326,7 @@ func (x *HoldTogetherRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldTogetherRequest.ProtoReflect.Descriptor instead.
 func (*HoldTogetherRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{19}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HoldTogetherRequest) GetDir() string {
@@ -1291,7 +1369,7 @@ type ParkResponse struct {
 
 func (x *ParkResponse) Reset() {
 	*x = ParkResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1381,7 @@ func (x *ParkResponse) String() string {
 func (*ParkResponse) ProtoMessage() {}
 
 func (x *ParkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[20]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1394,7 @@ func (x *ParkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkResponse.ProtoReflect.Descriptor instead.
 func (*ParkResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{20}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParkResponse) GetFailure() *Failure {
@@ -1350,7 +1428,7 @@ type ParcelsRequest struct {
 
 func (x *ParcelsRequest) Reset() {
 	*x = ParcelsRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1440,7 @@ func (x *ParcelsRequest) String() string {
 func (*ParcelsRequest) ProtoMessage() {}
 
 func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[21]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1453,7 @@ func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParcelsRequest.ProtoReflect.Descriptor instead.
 func (*ParcelsRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{21}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ParcelsRequest) GetParcels() []string {
@@ -1402,7 +1480,7 @@ type DuplicateResponse struct {
 
 func (x *DuplicateResponse) Reset() {
 	*x = DuplicateResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1492,7 @@ func (x *DuplicateResponse) String() string {
 func (*DuplicateResponse) ProtoMessage() {}
 
 func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1505,7 @@ func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DuplicateResponse.ProtoReflect.Descriptor instead.
 func (*DuplicateResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DuplicateResponse) GetFailure() *Failure {
@@ -1457,7 +1535,7 @@ type SaveRequest struct {
 
 func (x *SaveRequest) Reset() {
 	*x = SaveRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1547,7 @@ func (x *SaveRequest) String() string {
 func (*SaveRequest) ProtoMessage() {}
 
 func (x *SaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1560,7 @@ func (x *SaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
 func (*SaveRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SaveRequest) GetDir() string {
@@ -1523,7 +1601,7 @@ type MovePhase struct {
 
 func (x *MovePhase) Reset() {
 	*x = MovePhase{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1613,7 @@ func (x *MovePhase) String() string {
 func (*MovePhase) ProtoMessage() {}
 
 func (x *MovePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1626,7 @@ func (x *MovePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovePhase.ProtoReflect.Descriptor instead.
 func (*MovePhase) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MovePhase) GetName() string {
@@ -1575,7 +1653,7 @@ type SavedFile struct {
 
 func (x *SavedFile) Reset() {
 	*x = SavedFile{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1665,7 @@ func (x *SavedFile) String() string {
 func (*SavedFile) ProtoMessage() {}
 
 func (x *SavedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1678,7 @@ func (x *SavedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedFile.ProtoReflect.Descriptor instead.
 func (*SavedFile) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SavedFile) GetName() string {
@@ -1632,7 +1710,7 @@ type SaveResponse struct {
 
 func (x *SaveResponse) Reset() {
 	*x = SaveResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1722,7 @@ func (x *SaveResponse) String() string {
 func (*SaveResponse) ProtoMessage() {}
 
 func (x *SaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1735,7 @@ func (x *SaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
 func (*SaveResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SaveResponse) GetFailure() *Failure {
@@ -1722,7 +1800,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1812,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1825,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LoadRequest) GetDir() string {
@@ -1790,7 +1868,7 @@ type LoadResponse struct {
 
 func (x *LoadResponse) Reset() {
 	*x = LoadResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1880,7 @@ func (x *LoadResponse) String() string {
 func (*LoadResponse) ProtoMessage() {}
 
 func (x *LoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1893,7 @@ func (x *LoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
 func (*LoadResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoadResponse) GetFailure() *Failure {
@@ -1855,7 +1933,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1945,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +1958,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ProgressRequest) GetParcel() string {
@@ -1901,7 +1979,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1991,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2004,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{30}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ProgressResponse) GetPhase() string {
@@ -1959,7 +2037,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2049,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2062,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{31}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelRequest) GetOperation() uint64 {
@@ -2078,7 +2156,16 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x12\x16\n" +
 	"\x06parcel\x18\x04 \x01(\tR\x06parcel\x12\x1c\n" +
-	"\toperation\x18\x05 \x01(\x04R\toperation\"x\n" +
+	"\toperation\x18\x05 \x01(\x04R\toperation\"\xe9\x01\n" +
+	"\vParkRequest\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x16\n" +
+	"\x06parcel\x18\x03 \x01(\tR\x06parcel\x12D\n" +
+	"\adevices\x18\x04 \x03(\v2*.hetgpu.nvidia.v1.ParkRequest.DevicesEntryR\adevices\x12\x1c\n" +
+	"\toperation\x18\x05 \x01(\x04R\toperation\x1a:\n" +
+	"\fDevicesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"x\n" +
 	"\x13HoldTogetherRequest\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04pids\x18\x02 \x03(\x05R\x04pids\x12\x1d\n" +
@@ -2150,7 +2237,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x11CLASS_UNAVAILABLE\x10\x06\x12\x12\n" +
 	"\x0eCLASS_NO_SPACE\x10\a\x12\x13\n" +
 	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
-	"\rCLASS_DAMAGED\x10\t2\x86\r\n" +
+	"\rCLASS_DAMAGED\x10\t2\x84\r\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -2165,8 +2252,8 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\aPrepare\x12 .hetgpu.nvidia.v1.PrepareRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12L\n" +
 	"\x04Hold\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12Z\n" +
 	"\fHoldTogether\x12%.hetgpu.nvidia.v1.HoldTogetherRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
-	"\aRelease\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12G\n" +
-	"\x04Park\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12R\n" +
+	"\aRelease\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
+	"\x04Park\x12\x1d.hetgpu.nvidia.v1.ParkRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12R\n" +
 	"\tDuplicate\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.DuplicateResponse\x12N\n" +
 	"\x06Unpark\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
 	"\x04Save\x12\x1d.hetgpu.nvidia.v1.SaveRequest\x1a\x1e.hetgpu.nvidia.v1.SaveResponse\x12E\n" +
@@ -2188,7 +2275,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP() []byte {
 }
 
 var file_gpuplugin_nvidia_helperapi_gpu_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(Class)(0),                  // 0: hetgpu.nvidia.v1.Class
 	(*Failure)(nil),             // 1: hetgpu.nvidia.v1.Failure
@@ -2210,23 +2297,25 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(*ClientsResponse)(nil),     // 17: hetgpu.nvidia.v1.ClientsResponse
 	(*PrepareRequest)(nil),      // 18: hetgpu.nvidia.v1.PrepareRequest
 	(*ClientRequest)(nil),       // 19: hetgpu.nvidia.v1.ClientRequest
-	(*HoldTogetherRequest)(nil), // 20: hetgpu.nvidia.v1.HoldTogetherRequest
-	(*ParkResponse)(nil),        // 21: hetgpu.nvidia.v1.ParkResponse
-	(*ParcelsRequest)(nil),      // 22: hetgpu.nvidia.v1.ParcelsRequest
-	(*DuplicateResponse)(nil),   // 23: hetgpu.nvidia.v1.DuplicateResponse
-	(*SaveRequest)(nil),         // 24: hetgpu.nvidia.v1.SaveRequest
-	(*MovePhase)(nil),           // 25: hetgpu.nvidia.v1.MovePhase
-	(*SavedFile)(nil),           // 26: hetgpu.nvidia.v1.SavedFile
-	(*SaveResponse)(nil),        // 27: hetgpu.nvidia.v1.SaveResponse
-	(*LoadRequest)(nil),         // 28: hetgpu.nvidia.v1.LoadRequest
-	(*LoadResponse)(nil),        // 29: hetgpu.nvidia.v1.LoadResponse
-	(*ProgressRequest)(nil),     // 30: hetgpu.nvidia.v1.ProgressRequest
-	(*ProgressResponse)(nil),    // 31: hetgpu.nvidia.v1.ProgressResponse
-	(*CancelRequest)(nil),       // 32: hetgpu.nvidia.v1.CancelRequest
-	nil,                         // 33: hetgpu.nvidia.v1.UsageResponse.BytesEntry
-	nil,                         // 34: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
-	nil,                         // 35: hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	nil,                         // 36: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	(*ParkRequest)(nil),         // 20: hetgpu.nvidia.v1.ParkRequest
+	(*HoldTogetherRequest)(nil), // 21: hetgpu.nvidia.v1.HoldTogetherRequest
+	(*ParkResponse)(nil),        // 22: hetgpu.nvidia.v1.ParkResponse
+	(*ParcelsRequest)(nil),      // 23: hetgpu.nvidia.v1.ParcelsRequest
+	(*DuplicateResponse)(nil),   // 24: hetgpu.nvidia.v1.DuplicateResponse
+	(*SaveRequest)(nil),         // 25: hetgpu.nvidia.v1.SaveRequest
+	(*MovePhase)(nil),           // 26: hetgpu.nvidia.v1.MovePhase
+	(*SavedFile)(nil),           // 27: hetgpu.nvidia.v1.SavedFile
+	(*SaveResponse)(nil),        // 28: hetgpu.nvidia.v1.SaveResponse
+	(*LoadRequest)(nil),         // 29: hetgpu.nvidia.v1.LoadRequest
+	(*LoadResponse)(nil),        // 30: hetgpu.nvidia.v1.LoadResponse
+	(*ProgressRequest)(nil),     // 31: hetgpu.nvidia.v1.ProgressRequest
+	(*ProgressResponse)(nil),    // 32: hetgpu.nvidia.v1.ProgressResponse
+	(*CancelRequest)(nil),       // 33: hetgpu.nvidia.v1.CancelRequest
+	nil,                         // 34: hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	nil,                         // 35: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	nil,                         // 36: hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	nil,                         // 37: hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	nil,                         // 38: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 }
 var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	0,  // 0: hetgpu.nvidia.v1.Failure.class:type_name -> hetgpu.nvidia.v1.Class
@@ -2234,68 +2323,69 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	5,  // 2: hetgpu.nvidia.v1.InventoryResponse.devices:type_name -> hetgpu.nvidia.v1.Device
 	6,  // 3: hetgpu.nvidia.v1.InventoryResponse.symbols:type_name -> hetgpu.nvidia.v1.Symbol
 	1,  // 4: hetgpu.nvidia.v1.UsageResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	33, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	34, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
 	1,  // 6: hetgpu.nvidia.v1.StateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	34, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	35, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
 	1,  // 8: hetgpu.nvidia.v1.OperationResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 9: hetgpu.nvidia.v1.ClientsResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	16, // 10: hetgpu.nvidia.v1.ClientsResponse.clients:type_name -> hetgpu.nvidia.v1.Client
-	1,  // 11: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	35, // 12: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	1,  // 13: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	1,  // 14: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	26, // 15: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
-	25, // 16: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	36, // 17: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
-	1,  // 18: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	25, // 19: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	2,  // 20: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
-	4,  // 21: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
-	8,  // 22: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
-	10, // 23: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	12, // 24: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
-	10, // 25: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	13, // 26: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
-	10, // 27: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	15, // 28: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
-	18, // 29: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
-	19, // 30: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
-	20, // 31: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
-	19, // 32: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
-	19, // 33: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ClientRequest
-	22, // 34: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	19, // 35: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
-	24, // 36: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
-	28, // 37: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
-	22, // 38: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	30, // 39: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
-	32, // 40: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
-	3,  // 41: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 42: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 43: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 44: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 45: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 46: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 47: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 48: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // 49: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
-	14, // 50: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 51: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 52: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 53: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
-	21, // 54: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
-	23, // 55: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
-	14, // 56: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
-	27, // 57: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
-	29, // 58: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
-	14, // 59: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
-	31, // 60: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
-	14, // 61: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
-	41, // [41:62] is the sub-list for method output_type
-	20, // [20:41] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	36, // 11: hetgpu.nvidia.v1.ParkRequest.devices:type_name -> hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	1,  // 12: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	37, // 13: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	1,  // 14: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	1,  // 15: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	27, // 16: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
+	26, // 17: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	38, // 18: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	1,  // 19: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	26, // 20: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	2,  // 21: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
+	4,  // 22: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
+	8,  // 23: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
+	10, // 24: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	12, // 25: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
+	10, // 26: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	13, // 27: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
+	10, // 28: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	15, // 29: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
+	18, // 30: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
+	19, // 31: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
+	21, // 32: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
+	19, // 33: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
+	20, // 34: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
+	23, // 35: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	19, // 36: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	25, // 37: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	29, // 38: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	23, // 39: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	31, // 40: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	33, // 41: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 42: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 43: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 44: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 45: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 46: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 47: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 48: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 49: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 50: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 51: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 52: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 53: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 54: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	22, // 55: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	24, // 56: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 57: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	28, // 58: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	30, // 59: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 60: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	32, // 61: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	14, // 62: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	42, // [42:63] is the sub-list for method output_type
+	21, // [21:42] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_gpuplugin_nvidia_helperapi_gpu_proto_init() }
@@ -2309,7 +2399,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc), len(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,7 @@ type GPUService interface {
 	Hold(context.Context, *ClientRequest) (*OperationResponse, error)
 	HoldTogether(context.Context, *HoldTogetherRequest) (*OperationResponse, error)
 	Release(context.Context, *ClientRequest) (*OperationResponse, error)
-	Park(context.Context, *ClientRequest) (*ParkResponse, error)
+	Park(context.Context, *ParkRequest) (*ParkResponse, error)
 	Duplicate(context.Context, *ParcelsRequest) (*DuplicateResponse, error)
 	Unpark(context.Context, *ClientRequest) (*OperationResponse, error)
 	Save(context.Context, *SaveRequest) (*SaveResponse, error)
@@ -126,7 +126,7 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 				return svc.Release(ctx, &req)
 			},
 			"Park": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req ClientRequest
+				var req ParkRequest
 				if err := unmarshal(&req); err != nil {
 					return nil, err
 				}
@@ -299,7 +299,7 @@ func (c *gpuClient) Release(ctx context.Context, req *ClientRequest) (*Operation
 	return &resp, nil
 }
 
-func (c *gpuClient) Park(ctx context.Context, req *ClientRequest) (*ParkResponse, error) {
+func (c *gpuClient) Park(ctx context.Context, req *ParkRequest) (*ParkResponse, error) {
 	var resp ParkResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Park", req, &resp); err != nil {
 		return nil, err

@@ -6,7 +6,8 @@
 // back. libhetcuda/include/hetcuda_control.h describes the protocol.
 //
 // The other side is a container's process and taken for hostile: every packet is
-// checked, every wait ends, and no descriptor is left open. What a descriptor is
+// checked, every wait ends, and no descriptor is left open (that of a file which
+// the client keeps from being closed stays until it can be). What a descriptor is
 // of shows only when a driver imports it. The package must not know of
 // containers, and loads nothing.
 package hetcuda
@@ -38,6 +39,8 @@ const (
 	// answerTimeout is for what a client answers from its own tables, and is
 	// added to what it was allowed to take.
 	answerTimeout = 10 * time.Second
+	// searchTimeout bounds the search for one process among all that listen.
+	searchTimeout = 30 * time.Second
 	// parkTimeout is how long GPU work may take to come to its end.
 	parkTimeout = 30 * time.Second
 	// moveTimeout is for the mapping and unmapping of all memory: 12 ms for 32
@@ -49,16 +52,17 @@ const (
 // Its methods may be called by any number of goroutines, and wait for one
 // another.
 type Conn struct {
-	pid  int
-	file file
-	sock *net.UnixConn
+	pid    int
+	socket Socket
+	sock   *net.UnixConn
 
 	mu     sync.Mutex
 	broken error // after which nothing more can be asked
 }
 
-// file is a socket's, whatever its name.
-type file struct{ dev, ino uint64 }
+// Socket is where a process listens, as long as it lives, whatever the name. The
+// zero value is none.
+type Socket struct{ dev, ino uint64 }
 
 // closeTimeout is how long a client may take to notice that a connection has
 // ended.
@@ -70,13 +74,13 @@ const closeTimeout = time.Second
 // that nobody listens on is left out. An error means that it can't be told who
 // there is; then no connection is left open.
 func Connect(ctx context.Context, dir string, open ...*Conn) (conns []*Conn, err error) {
-	d, names, err := sockets(dir)
+	d, places, err := sockets(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	for _, name := range names {
-		c, err := connect(ctx, d, name, open)
+	for _, p := range places {
+		c, err := connect(ctx, d, p.name, open)
 		if err != nil {
 			for _, c := range conns {
 				c.Close()
@@ -90,72 +94,122 @@ func Connect(ctx context.Context, dir string, open ...*Conn) (conns []*Conn, err
 	return conns, nil
 }
 
-// ConnectTo connects to one process, and returns nil if it does not listen. Its
-// own sockets come first: one that belongs to another process would have to be
-// waited for while that one is busy.
-func ConnectTo(ctx context.Context, dir string, pid int, open ...*Conn) (*Conn, error) {
-	d, names, err := sockets(dir)
+// ConnectTo connects to one process, and returns nil if it does not listen. The
+// directory belongs to all users of the container, so what is most likely the
+// process's own comes first: the socket that is known, then what its user has
+// made, under its name. Others would have to be waited for, while their process
+// is busy or for as long as it likes; an error is of none of them if the process
+// was found.
+func ConnectTo(ctx context.Context, dir string, pid int, known Socket, open ...*Conn) (*Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, searchTimeout, fmt.Errorf("process %d was not found among them within %v", pid, searchTimeout))
+	defer cancel()
+	d, places, err := sockets(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	own := socketPrefix + strconv.Itoa(innermost(pid))
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a, own), rank(b, own)) })
+	who := identify(pid)
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(who.rank(a, known), who.rank(b, known)) })
 	var errs []error
-	for _, name := range names {
-		c, err := connect(ctx, d, name, open)
+	for _, p := range places {
+		c, err := connect(ctx, d, p.name, open)
 		switch {
 		case err != nil:
-			// Whatever else somebody in the container has put there.
 			errs = append(errs, err)
 		case c != nil && c.pid == pid:
 			return c, nil
 		case c != nil:
 			c.Close()
 		}
+		if ctx.Err() != nil {
+			errs = append(errs, context.Cause(ctx))
+			break
+		}
 	}
 	return nil, errors.Join(errs...)
 }
 
-// rank is 0 for what is called as a process calls its socket, with or without
-// the number that it adds where the name is taken.
-func rank(name, own string) int {
-	if rest, ok := strings.CutPrefix(name, own); ok && (rest == "" || rest[0] == '.') {
+// identity is how a process's own socket is told from others: by the PID that it
+// has for itself, and by who makes its files. 0 and -1 are of nobody.
+type identity struct{ pid, uid int }
+
+// rank is smaller for a socket that is more likely the process's. It is called by
+// its PID, with or without the number that it adds where the name is taken.
+func (who identity) rank(p place, known Socket) int {
+	rest, ok := strings.CutPrefix(p.name, socketPrefix+strconv.Itoa(who.pid))
+	named := ok && (rest == "" || rest[0] == '.')
+	switch own := int(p.uid) == who.uid; {
+	case p.socket == known:
 		return 0
+	case own && named:
+		return 1
+	case own:
+		return 2
+	case named:
+		return 3
 	}
-	return 1
+	return 4
 }
 
-// innermost is the PID that a process has for itself, 0 if it can't be told.
-func innermost(pid int) int {
+// identify reads the identity of a process, as far as it can be told.
+func identify(pid int) identity {
+	who := identity{uid: -1}
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
-		return 0
+		return who
 	}
+	// The last of the PIDs is of the innermost namespace, and the last of the user
+	// IDs that of the file system (proc_pid_status(5)).
 	for line := range strings.Lines(string(status)) {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(list)
-			n, _ := strconv.Atoi(fields[len(fields)-1]) // 0 sorts nothing to the front
-			return n
+		name, list, _ := strings.Cut(line, ":")
+		fields := strings.Fields(list)
+		if len(fields) == 0 {
+			continue
+		}
+		n, err := strconv.Atoi(fields[len(fields)-1])
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "NSpid":
+			who.pid = n
+		case "Uid":
+			who.uid = n
 		}
 	}
-	return 0
+	return who
+}
+
+// place is a socket in a directory.
+type place struct {
+	name   string
+	socket Socket
+	uid    uint32
 }
 
 // sockets opens a control directory and lists the sockets in it.
-func sockets(dir string) (d *os.File, names []string, err error) {
+func sockets(dir string) (d *os.File, places []place, err error) {
 	if d, err = os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
 		return nil, nil, fmt.Errorf("control directory of libhetcuda: %w", err)
 	}
-	all, err := d.Readdirnames(-1)
+	names, err := d.Readdirnames(-1)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("control directory of libhetcuda: %w", err), d.Close())
 	}
-	names = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, socketPrefix) })
-	if len(names) > maxSockets {
+	for _, name := range names {
+		var st unix.Stat_t
+		// Whatever else somebody has put there, and what is gone by now, is no
+		// process that listens.
+		if !strings.HasPrefix(name, socketPrefix) ||
+			unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			continue
+		}
+		places = append(places, place{name, Socket{st.Dev, st.Ino}, st.Uid})
+	}
+	if len(places) > maxSockets {
 		return nil, nil, errors.Join(fmt.Errorf("control directory of libhetcuda: more than %d sockets in %s", maxSockets, dir), d.Close())
 	}
-	return d, names, nil
+	return d, places, nil
 }
 
 // connect returns nil if nobody listens, or there is a connection.
@@ -178,14 +232,15 @@ func connect(ctx context.Context, dir *os.File, name string, open []*Conn) (*Con
 		return fail(fmt.Errorf("stat: %w", err))
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fail(errors.New("it is no socket"))
+		return nil, nil // any more
 	}
-	id := file{st.Dev, st.Ino}
-	if slices.ContainsFunc(open, func(c *Conn) bool { return c.file == id }) {
+	id := Socket{st.Dev, st.Ino}
+	if slices.ContainsFunc(open, func(c *Conn) bool { return c.socket == id }) {
 		return nil, nil
 	}
 	sock, err := dial(ctx, "/proc/self/fd/"+strconv.Itoa(fd))
-	if errors.Is(err, unix.ECONNREFUSED) {
+	// Nobody listens any more, or it is of another type than libhetcuda's.
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPROTOTYPE) {
 		return nil, nil
 	}
 	if err != nil {
@@ -195,7 +250,7 @@ func connect(ctx context.Context, dir *os.File, name string, open []*Conn) (*Con
 	if err != nil {
 		return fail(errors.Join(err, sock.Close()))
 	}
-	return &Conn{pid: pid, file: id, sock: sock}, nil
+	return &Conn{pid: pid, socket: id, sock: sock}, nil
 }
 
 // dial waits a little for a client whose queue of connections is full.
@@ -239,6 +294,9 @@ func peer(sock *net.UnixConn) (pid int, err error) {
 
 // PID is the process on the host.
 func (c *Conn) PID() int { return c.pid }
+
+// Socket is where it listens.
+func (c *Conn) Socket() Socket { return c.socket }
 
 // Close ends the connection, and what is held by it, and returns when the client
 // has closed it too: one that it has still to close is in the way of CRIU.
@@ -315,9 +373,10 @@ func (c *Conn) simple(ctx context.Context, o op, timeout, limit time.Duration) e
 	})
 }
 
-// Park asks a client that is held for its memory: the caller closes fds, one for
-// each chunk. The client has it still, until Commit.
-func (c *Conn) Park(ctx context.Context) (chunks []Chunk, fds []int, err error) {
+// Park asks a client that is held for its memory: the caller discards fds, one for
+// each chunk. The client has it still, until Commit. admit is asked whether so
+// many can be taken, before any is.
+func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
 	err = c.exchange(ctx, parkTimeout+moveTimeout, func() error {
 		var buf [batchSize * chunkLen]byte
 		r, _, err := c.ask(opPark, millis(parkTimeout), 0, buf[:])
@@ -326,6 +385,9 @@ func (c *Conn) Park(ctx context.Context) (chunks []Chunk, fds []int, err error) 
 		}
 		if r.count > MaxChunks {
 			return fmt.Errorf("%w: %d chunks", errProtocol, r.count)
+		}
+		if err := admit(int(r.count)); err != nil {
+			return err
 		}
 		for len(chunks) < int(r.count) {
 			n, got, err := c.receive(buf[:])
@@ -345,7 +407,7 @@ func (c *Conn) Park(ctx context.Context) (chunks []Chunk, fds []int, err error) 
 		return checkChunks(chunks)
 	})
 	if err != nil {
-		closeAll(fds)
+		Discard(fds)
 		return nil, nil, err
 	}
 	return chunks, fds, nil
@@ -464,7 +526,7 @@ func (c *Conn) ask(o op, timeoutMillis, count uint32, buf []byte) (reply, []byte
 // answer reads the reply to a request. A refusal is a helperapi.Error.
 func (c *Conn) answer(o op, buf []byte) (reply, []byte, error) {
 	n, fds, err := c.receive(buf)
-	closeAll(fds)
+	Discard(fds)
 	if err != nil {
 		return reply{}, nil, err
 	}

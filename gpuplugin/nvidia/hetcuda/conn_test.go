@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func TestCycle(t *testing.T) {
 		if err := c.Hold(t.Context(), time.Second); err != nil {
 			t.Fatal(err)
 		}
-		chunks, fds, err := c.Park(t.Context())
+		chunks, fds, err := c.Park(t.Context(), func(int) error { return nil })
 		if err != nil || len(chunks) != n || len(fds) != n {
 			t.Fatalf("%d chunks, %d descriptors, %v", len(chunks), len(fds), err)
 		}
@@ -153,7 +154,7 @@ func TestConnect(t *testing.T) {
 		if err := plant(path); err != nil {
 			t.Fatal(err)
 		}
-		if conns, err := hetcuda.Connect(t.Context(), short, open); err == nil || conns != nil || !strings.Contains(err.Error(), "hetcuda.9") {
+		if conns, err := hetcuda.Connect(t.Context(), short, open); err != nil || len(conns) != 0 {
 			t.Errorf("%s: %v, %v", name, conns, err)
 		}
 		if err := os.Remove(path); err != nil {
@@ -179,7 +180,7 @@ func TestConnectTo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "hetcuda."+strconv.Itoa(os.Getpid())+".0"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := hetcuda.ConnectTo(t.Context(), dir, os.Getpid())
+	c, err := hetcuda.ConnectTo(t.Context(), dir, os.Getpid(), hetcuda.Socket{})
 	if err != nil || c == nil || c.PID() != os.Getpid() {
 		t.Fatal(c, err)
 	}
@@ -190,9 +191,37 @@ func TestConnectTo(t *testing.T) {
 	if other, err := busy.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection to the other: %v, %v", other, err)
 	}
-	if again, err := hetcuda.ConnectTo(t.Context(), t.TempDir(), os.Getpid()); again != nil || err != nil {
+	if again, err := hetcuda.ConnectTo(t.Context(), t.TempDir(), os.Getpid(), hetcuda.Socket{}); again != nil || err != nil {
 		t.Errorf("where nobody listens: %v, %v", again, err)
 	}
+}
+
+// Users of a container other than the process's can't keep it from being found.
+func TestConnectToAmongOthers(t *testing.T) {
+	dir := t.TempDir()
+	hetcudatest.Start(t, dir)
+	const nobody = 65534
+	for i := range 10 {
+		path := hetcudatest.Deaf(t, dir, fmt.Sprintf("hetcuda.%d.%d", os.Getpid(), i))
+		if err := os.Lchown(path, nobody, nobody); err != nil {
+			t.Skip("files of another user can't be made: ", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // each would take 10 s
+	defer cancel()
+	c, err := hetcuda.ConnectTo(ctx, dir, os.Getpid(), hetcuda.Socket{})
+	if err != nil || c == nil {
+		t.Fatal(c, err)
+	}
+	known := c.Socket()
+	c.Close()
+	// Nor can its own, where it is known.
+	hetcudatest.Deaf(t, dir, fmt.Sprintf("hetcuda.%d.11", os.Getpid()))
+	c, err = hetcuda.ConnectTo(ctx, dir, os.Getpid(), known)
+	if err != nil || c == nil {
+		t.Fatal(c, err)
+	}
+	c.Close()
 }
 
 func TestConnectFar(t *testing.T) {
@@ -243,7 +272,7 @@ func TestHostile(t *testing.T) {
 	}
 	many := slices.Repeat([]hetcudatest.Chunk{chunk}, 65)
 	park := func(ctx context.Context, c *hetcuda.Conn) error {
-		_, _, err := c.Park(ctx)
+		_, _, err := c.Park(ctx, func(int) error { return nil })
 		return err
 	}
 	step := func(ctx context.Context, c *hetcuda.Conn) error {
@@ -397,7 +426,7 @@ func TestSilence(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	_, _, err := c.Park(ctx)
+	_, _, err := c.Park(ctx, func(int) error { return nil })
 	var lost *hetcuda.LostError
 	if !errors.As(err, &lost) || !errors.Is(err, context.Canceled) || errors.Is(err, helperapi.ErrGone) {
 		t.Errorf("err = %v", err)

@@ -268,7 +268,8 @@ func appendChunk(b []byte, c Chunk) []byte {
 	return binary.LittleEndian.AppendUint32(b, 0)
 }
 
-// checkChunks checks chunks together: the numbers are unique, the places too.
+// checkChunks checks chunks together: the numbers are unique. Addresses may
+// overlap: they mean something to the process alone.
 func checkChunks(chunks []Chunk) error {
 	ids := make(map[uint64]bool, len(chunks))
 	total := uint64(0)
@@ -294,16 +295,10 @@ func parseRights(oob []byte) (fds []int, err error) {
 	for i := range messages {
 		got, err := unix.ParseUnixRights(&messages[i])
 		if err != nil {
-			closeAll(fds)
+			Discard(fds)
 			return nil, fmt.Errorf("%w: control messages: %w", errProtocol, err)
 		}
 		fds = append(fds, got...)
 	}
 	return fds, nil
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
 }
