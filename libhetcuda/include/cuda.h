@@ -102,6 +102,7 @@ typedef enum CUfunction_attribute_enum {
 	CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7
 } CUfunction_attribute;
 
+typedef int CUlibraryOption; /* as the next one */
 typedef int CUjit_option; /* an enumeration; none of its values is used here */
 
 enum { CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ATTACH_HOST = 2, CU_MEM_ATTACH_SINGLE = 4 };
@@ -607,6 +608,10 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *d
 CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags);
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
 
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned int count,
+			   CUlibraryOption *library_options, void **library_values, unsigned int library_count);
+CUresult cuLibraryUnload(CUlibrary library);
+CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name);
 CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct counters {
-	_Atomic int64_t managed;  // live allocations of cuMemAllocManaged
+	_Atomic int64_t managed;  // managed memory that is the driver's own
 	_Atomic int64_t imported; // live handles of other processes' memory that we can't park
 	_Atomic int64_t exported; // live handles that the program gave out, in ways that we can't follow
 	_Atomic uint64_t driver;  // allocations that the driver served in our place

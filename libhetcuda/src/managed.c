@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "hetcuda_control.h"
 #include "log.h"
+#include "managed_driver.h"
 #include "memory_free.h"
 #include "overrides.h"
 #include "pages.h"
@@ -243,7 +244,7 @@ static CUresult from_driver(CUdeviceptr *address, size_t size, unsigned int flag
 {
 	CUresult r = REAL(cuMemAllocManaged)(address, size, flags);
 	if (r == CUDA_SUCCESS)
-		COUNT(managed);
+		managed_driver_note(*address, NULL);
 	return r;
 }
 
@@ -264,17 +265,6 @@ CUresult hetcuda_cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned i
 		r = from_driver(address, size, flags);
 	}
 	context_done(c);
-	return r;
-}
-
-// __managed__ variables are memory that the driver makes when it loads a module.
-// The runtime asks where they are, so we know that there are some: the driver
-// can't checkpoint a process that has any.
-CUresult hetcuda_cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
-{
-	CUresult r = REAL(cuLibraryGetManaged)(address, size, library, name);
-	if (r == CUDA_SUCCESS)
-		COUNT(managed);
 	return r;
 }
 
@@ -415,8 +405,9 @@ void managed_context_gone(CUcontext context)
 
 int managed_quiesce(char *text)
 {
-	if (!range_any())
-		return 0;
+	int refused = managed_driver_check(text);
+	if (refused || !range_any())
+		return refused;
 	PAGES();
 	CUresult r = pages_flush_all();
 	if (r != CUDA_SUCCESS) {
@@ -460,6 +451,7 @@ void managed_resume(void)
 
 void managed_forked(void)
 {
+	managed_driver_forked();
 	submit_forked();
 	pages_forked();
 	serve_forked();

@@ -9,6 +9,7 @@
 #include "capture.h"
 #include "counters.h"
 #include "managed.h"
+#include "managed_driver.h"
 #include "overrides.h"
 #include "pools.h"
 #include "real.h"
@@ -146,12 +147,8 @@ CUresult hetcuda_cuMemFree_v2(CUdeviceptr address)
 		return result;
 	if (window_has(address))
 		return pools_have(address) ? pools_free(address) : memory_free(address, NULL, NULL);
-	unsigned int managed = 0;
-	if (COUNTED(managed) > 0 &&
-	    REAL(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS)
-		managed = 0;
 	CUresult r = REAL(cuMemFree)(address);
-	if (r == CUDA_SUCCESS && managed)
-		UNCOUNT(managed);
+	if (r == CUDA_SUCCESS && COUNTED(managed) > 0)
+		managed_driver_freed(address);
 	return r;
 }

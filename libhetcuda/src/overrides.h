@@ -34,7 +34,9 @@
 	X(cuEventSynchronize) \
 	X(cuMemAddressFree) \
 	X(cuDeviceGetAttribute) \
+	X(cuLibraryGetGlobal) \
 	X(cuLibraryGetManaged) \
+	X(cuModuleGetGlobal_v2) \
 	X(cuMemAdvise) \
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \

@@ -694,6 +694,62 @@ static void test_small(void)
 	CHECK(available == after);
 }
 
+// Variables of modules stay with the driver, so a process that has any isn't
+// parked, and is told of them by name; then it goes on.
+static void refused(const char *with, const char *without)
+{
+	control = dial(getpid());
+	CHECK(control >= 0);
+	CHECK(ask(control, HETCUDA_HOLD, 5000, 0).status == 0);
+	struct hetcuda_reply r = ask(control, HETCUDA_PARK, 5000, 0);
+	CHECK(r.status == -ENOTSUP && strstr(r.text, with) && !(without && strstr(r.text, without)), "%d %s", r.status, r.text);
+	CHECK(ask(control, HETCUDA_RELEASE, 0, 0).status == 0);
+	close(control);
+}
+
+static void test_variables(void)
+{
+	static const char ptx[] = ".version 7.0\n"
+				  ".visible .global .attribute(.managed) .align 8 .u64 counter;\n"
+				  ".global .attribute(.managed) .align 4 .b8 table[4096];\n"
+				  ".entry step(\n";
+	struct area a = area(1000);
+	CUmodule m;
+	CUlibrary l;
+	CUdeviceptr p, q;
+	size_t size;
+	int managed = 0;
+	cpu_write(&a, 0, a.words, 3);
+	CU(cuModuleLoadData(&m, ptx));
+	park(); // nobody has asked where they are: the driver says what it can't do
+	unpark();
+	CHECK(cuModuleGetGlobal(&p, &size, m, "nothing") == CUDA_ERROR_NOT_FOUND);
+	park();
+	unpark();
+	CU(cuModuleGetGlobal(&p, &size, m, "counter"));
+	CHECK(size == 8);
+	CU(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+	CHECK(managed == 1);
+	*(volatile uint64_t *)(uintptr_t)p = 41;
+	refused("1 __managed__ variables, which the driver keeps and can't checkpoint: counter", "table");
+	refused("counter", NULL);
+	gpu_step(&a, 0, a.words);
+	both_check(&a);
+	CHECK(*(volatile uint64_t *)(uintptr_t)p == 41);
+	CU(cuLibraryLoadData(&l, ptx, NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetManaged(&q, &size, l, "table"));
+	CHECK(size == 4096 && q != p);
+	refused("2 __managed__ variables", NULL);
+	refused("table, counter", NULL);
+	CU(cuLibraryUnload(l));
+	refused("1 __managed__ variables", "table");
+	CU(cuModuleUnload(m));
+	park();
+	unpark();
+	both_check(&a);
+	drop(&a);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -703,7 +759,7 @@ int main(int argc, char **argv)
 		{"turns", test_turns},	     {"partial", test_partial}, {"attributes", test_attributes}, {"small", test_small},
 		{"calls", test_calls},	     {"threads", test_threads}, {"busy", test_busy},	     {"host", test_host},
 		{"handler", test_handler},   {"fork", test_fork},	{"park", test_park},		     {"random", test_random},
-		{"oversubscribed", test_oversubscribed}, {"hints", test_hints}, {"devices", test_devices},
+		{"oversubscribed", test_oversubscribed}, {"hints", test_hints}, {"devices", test_devices}, {"variables", test_variables},
 	};
 	const char *way = getenv("HETCUDA_MANAGED_FAULTS");
 	signals = way && !strcmp(way, "signal");

@@ -4,6 +4,7 @@
 // In place of managed memory, which needs the whole library, in unit tests of
 // the memory below it: there is none. Nor is there a gate.
 #include "managed.h"
+#include "managed_driver.h"
 #include "thread.h"
 
 void hetcuda_thread_internal(void)
@@ -25,6 +26,11 @@ bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stre
 {
 	(void)address, (void)wait, (void)stream, (void)result;
 	return false;
+}
+
+void managed_driver_freed(CUdeviceptr address)
+{
+	(void)address;
 }
 
 void managed_context_gone(CUcontext context)

@@ -192,35 +192,12 @@ static const struct CUfunc_st functions[] = {
 	{"beat", run_beat, (const unsigned char[]){8, 8, 0}},
 };
 
-// A module is the text that it was loaded from.
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
+const struct CUfunc_st *kernel_find(const char *name)
 {
-	ENTER();
-	if (!module || !image)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (context_gpu() < 0)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!strstr(image, ".version"))
-		return CUDA_ERROR_INVALID_PTX;
-	*module = (CUmodule)strdup(image);
-	return *module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
-{
-	(void)count;
-	(void)options;
-	(void)values;
-	return cuModuleLoadData(module, image);
-}
-
-// No module that is known has variables.
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
-{
-	ENTER();
-	if ((!address && !size) || !module || !name)
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_ERROR_NOT_FOUND;
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+		if (strcmp(functions[i].name, name) == 0)
+			return &functions[i];
+	return NULL;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
@@ -230,29 +207,6 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 		return CUDA_ERROR_INVALID_VALUE;
 	*value = values[attribute];
 	return CUDA_SUCCESS;
-}
-
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
-{
-	ENTER();
-	char entry[64];
-	if (!function || !module || !name)
-		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(entry, sizeof entry, ".entry %s(", name);
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		if (strcmp(functions[i].name, name) != 0 || !strstr((const char *)module, entry))
-			continue;
-		*function = (CUfunction)(uintptr_t)&functions[i];
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_NOT_FOUND;
-}
-
-CUresult cuModuleUnload(CUmodule module)
-{
-	ENTER_IDLE();
-	free(module);
-	return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,

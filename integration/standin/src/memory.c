@@ -216,13 +216,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return r;
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
+CUresult managed_create(CUdeviceptr *address, size_t size)
 {
-	ENTER();
 	struct alloc *a = alloc_new();
 	int gpu = context_gpu();
-	if (!address || size == 0 || flags != CU_MEM_ATTACH_GLOBAL)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (gpu < 0)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	void *p = a ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
@@ -231,6 +228,14 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags
 	*a = (struct alloc){.kind = MANAGED, .gpu = gpu, .size = size, .address = (uintptr_t)p};
 	*address = a->address;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
+{
+	ENTER();
+	if (!address || size == 0 || flags != CU_MEM_ATTACH_GLOBAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return managed_create(address, size);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)

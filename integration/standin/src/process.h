@@ -183,6 +183,12 @@ bool alloc_write(const struct alloc *a, size_t offset, const void *from, size_t 
 // alloc_drop frees an allocation and what it holds.
 void alloc_drop(struct alloc *a);
 
+// managed_create makes managed memory on the GPU of the current context.
+CUresult managed_create(CUdeviceptr *address, size_t size);
+
+// kernel_find returns a kernel that is known, or NULL.
+const struct CUfunc_st *kernel_find(const char *name);
+
 // range_check tells whether a GPU may use all of a range: one allocation, or
 // mappings next to each other. range_read and range_write move its data.
 CUresult range_check(CUdeviceptr address, size_t size, int gpu, bool write);
