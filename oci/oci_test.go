@@ -72,6 +72,15 @@ func TestParsePolicy(t *testing.T) {
 			oci.AnnotationEngine: "magic", oci.AnnotationCheckpointExit: "maybe",
 			oci.AnnotationCheckpointTimeout: "-1s", oci.AnnotationTCP: "", oci.AnnotationNVIDIAIPC: "some",
 		}, oci.Policy{}, []string{oci.AnnotationEngine, oci.AnnotationCheckpointExit, oci.AnnotationCheckpointTimeout, oci.AnnotationTCP, oci.AnnotationNVIDIAIPC}},
+		"restore": {map[string]string{oci.AnnotationRestore: "x"}, oci.Policy{Engine: oci.EngineAuto, Restore: "x"}, nil},
+		"of a pod's container": {map[string]string{
+			"io.kubernetes.cri.container-name": "web", oci.AnnotationRestore + "/web": "y", oci.AnnotationRestore: "x",
+			oci.AnnotationTCP: "close", oci.AnnotationEngine + "/other": "split",
+		}, oci.Policy{Engine: oci.EngineAuto, TCP: oci.TCPClose, Restore: "y"}, nil},
+		"of another's":         {map[string]string{oci.AnnotationRestore + "/web": "y"}, oci.Policy{Engine: oci.EngineAuto}, nil},
+		"of a pod's sandbox":   {map[string]string{"io.kubernetes.cri.container-type": "sandbox", oci.AnnotationRestore: "x", oci.AnnotationEngine: "driver"}, oci.Policy{Engine: oci.EngineAuto}, nil},
+		"nothing to restore":   {map[string]string{oci.AnnotationRestore: ""}, oci.Policy{}, []string{oci.AnnotationRestore}},
+		"nothing for this one": {map[string]string{"io.kubernetes.cri.container-name": "web", oci.AnnotationRestore: "x", oci.AnnotationRestore + "/web": ""}, oci.Policy{}, []string{oci.AnnotationRestore + "/web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := oci.ParsePolicy(tc.annotations)

@@ -24,8 +24,23 @@ const (
 	AnnotationTCP = "io.hetgpu.tcp"
 	// AnnotationNVIDIAIPC promises that the programs use no legacy CUDA IPC.
 	AnnotationNVIDIAIPC = "io.hetgpu.nvidia.ipc"
+	// AnnotationRestore names a snapshot that is restored in place of the start of
+	// the container's command.
+	AnnotationRestore = "io.hetgpu.restore"
 	// AnnotationCRIUConfig is runc's: the CRIU configuration file to use.
 	AnnotationCRIUConfig = "org.criu.config"
+)
+
+// The annotations by which containerd's CRI says what a container is in its pod
+// (containerd 2.4, internal/cri/annotations).
+const (
+	annotationContainerType    = "io.kubernetes.cri.container-type"
+	annotationContainerName    = "io.kubernetes.cri.container-name"
+	annotationImageName        = "io.kubernetes.cri.image-name"
+	annotationSandboxNamespace = "io.kubernetes.cri.sandbox-namespace"
+	typeSandbox                = "sandbox"
+	// AnnotationSandboxID is the id of the container that holds the pod's namespaces.
+	AnnotationSandboxID = "io.kubernetes.cri.sandbox-id"
 )
 
 // TCP is what becomes of established TCP connections.
@@ -65,13 +80,28 @@ type Policy struct {
 	TCP     TCP
 	// NoLegacyIPC is the promise of [AnnotationNVIDIAIPC].
 	NoLegacyIPC bool
+	// Restore is the name of a snapshot, "" for none.
+	Restore string
 }
 
 // ParsePolicy reads the annotations. Its error names every one that is wrong.
+//
+// All containers of a Kubernetes pod have the pod's annotations, the sandbox too,
+// to which none of ours is addressed. One that ends in "/NAME" is for the
+// container of that name, and counts more there than the one without.
 func ParsePolicy(annotations map[string]string) (Policy, error) {
 	p := Policy{Engine: EngineAuto}
+	if annotations[annotationContainerType] == typeSandbox {
+		return p, nil
+	}
 	var errs []error
 	read := func(key, want string, set func(value string) bool) {
+		if name, inPod := annotations[annotationContainerName]; inPod {
+			own := key + "/" + name
+			if _, addressed := annotations[own]; addressed {
+				key = own
+			}
+		}
 		if value, ok := annotations[key]; ok && !set(value) {
 			errs = append(errs, fmt.Errorf("annotation %s is %q, want %s", key, value, want))
 		}
@@ -97,6 +127,10 @@ func ParsePolicy(annotations map[string]string) (Policy, error) {
 	read(AnnotationNVIDIAIPC, "none", func(v string) bool {
 		p.NoLegacyIPC = v == "none"
 		return p.NoLegacyIPC
+	})
+	read(AnnotationRestore, "the name of a snapshot", func(v string) bool {
+		p.Restore = v
+		return v != ""
 	})
 	return p, errors.Join(errs...)
 }

@@ -37,6 +37,13 @@ type Config struct {
 	Timeout Duration `toml:"timeout"`
 	CRIU    CRIU     `toml:"criu"`
 	Split   Split    `toml:"split"`
+	Restore Restore  `toml:"restore"`
+}
+
+// Restore is about snapshots that a container names.
+type Restore struct {
+	// Dirs are the directories that they are looked for in, in this order.
+	Dirs []string `toml:"dirs"`
 }
 
 // Split is about the split engine.
@@ -82,6 +89,7 @@ func Default() Config {
 		StateDir: "/run/hetgpu",
 		Timeout:  Duration(10 * time.Minute),
 		Split:    Split{Userfaultfd: true},
+		Restore:  Restore{Dirs: []string{"/var/lib/hetgpu/snapshots", "/var/lib/kubelet/checkpoints"}},
 	}
 }
 
@@ -114,6 +122,11 @@ func load(name string, mayMiss bool) (Config, error) {
 	for key, dir := range map[string]string{"split.library_dir": c.Split.LibraryDir, "split.preload_dir": c.Split.PreloadDir} {
 		if dir != "" && !filepath.IsAbs(dir) {
 			return c, fmt.Errorf("configuration %s: %s is %q, want an absolute path", name, key, dir)
+		}
+	}
+	for _, dir := range c.Restore.Dirs {
+		if !filepath.IsAbs(dir) {
+			return c, fmt.Errorf("configuration %s: restore.dirs has %q, want absolute paths", name, dir)
 		}
 	}
 	if c.CRIU.LogLevel < 0 || c.CRIU.LogLevel > 4 {

@@ -6,6 +6,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ func TestLoad(t *testing.T) {
 		"split":              {"[split]\nenabled = true\nlibrary_dir = \"/x\"\n", func(c *Config) { c.Split = Split{Enabled: true, LibraryDir: "/x", Userfaultfd: true} }, ""},
 		"no userfaultfd":     {"split.userfaultfd = false\n", func(c *Config) { c.Split.Userfaultfd = false }, ""},
 		"relative directory": {"[split]\npreload_dir = \"x\"\n", nil, "absolute"},
+		"restore":            {"[restore]\ndirs = [\"/a\", \"/b\"]\n", func(c *Config) { c.Restore.Dirs = []string{"/a", "/b"} }, ""},
+		"relative snapshots": {"[restore]\ndirs = [\"a\"]\n", nil, "absolute"},
 		"log level":          {"[criu]\nlog_level = 9\n", nil, "log_level"},
 		"not TOML":           {"]", nil, "configuration"},
 	} {
@@ -42,7 +45,7 @@ func TestLoad(t *testing.T) {
 			}
 			want := Default()
 			tc.want(&want)
-			if err != nil || got != want {
+			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %+v, %v, want %+v", got, err, want)
 			}
 		})
@@ -51,7 +54,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadMissing(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "config.toml")
-	if got, err := load(missing, true); err != nil || got != Default() {
+	if got, err := load(missing, true); err != nil || !reflect.DeepEqual(got, Default()) {
 		t.Errorf("got %+v, %v, want the defaults", got, err)
 	}
 	if _, err := load(missing, false); err == nil {

@@ -20,6 +20,14 @@ import (
 // descriptorsName is runc's: what the container's standard streams were.
 const descriptorsName = "descriptors.json"
 
+// Files of a snapshot that are about the container and not about its processes.
+const (
+	// LayerName is the container's writable layer, a tar as in an image.
+	LayerName = "hetgpu-rw.tar"
+	// RecordName is the container's record (cmd/hetgpu/record).
+	RecordName = "hetgpu-container.json"
+)
+
 // parentName is a link that CRIU makes to the snapshot before, if the memory
 // images hold only what changed since.
 const parentName = "parent"

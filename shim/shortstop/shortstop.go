@@ -13,17 +13,9 @@ import (
 	"github.com/containerd/typeurl/v2"
 )
 
-const (
-	// LayerName is the file of the snapshot that has the writable layer, a tar as
-	// in an image.
-	LayerName = "hetgpu-rw.tar"
-	// ContainerName is the file that has the container's record.
-	ContainerName = "hetgpu-container.json"
-	// ProgressName is a file that the client makes in the directory. The shim
-	// adds to it, and gives the checkpoint up when it is gone. It is no part of
-	// the snapshot.
-	ProgressName = "hetgpu.progress"
-)
+// ProgressName is a file that the client makes in the directory. The shim adds to
+// it, and gives the checkpoint up when it is gone. It is no part of the snapshot.
+const ProgressName = "hetgpu.progress"
 
 // Options are the options of a checkpoint. They travel as JSON.
 type Options struct {

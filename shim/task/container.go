@@ -53,6 +53,9 @@ type container struct {
 	// hostNetwork says that the container shares the host's network, ownUTS
 	// that its hostname is its own.
 	hostNetwork, ownUTS bool
+	// podUTS is the UTS namespace of its pod, and sandbox the id of the pod's
+	// sandbox; both are "" for none.
+	podUTS, sandbox string
 	// devices are those of the spec.
 	devices []specs.LinuxDevice
 	timeout time.Duration
@@ -62,8 +65,10 @@ type container struct {
 	criuWork string
 	// request is the one by which the container was created.
 	request *taskapi.CreateTaskRequest
-	// restore is not nil for a container that is created from a checkpoint.
+	// restore is not nil for a container that is created from a checkpoint, and
+	// named if it is one that its annotation names.
 	restore *checkpoint.Restore
+	named   *named
 
 	mu  sync.Mutex
 	pid int // guarded by mu
@@ -125,9 +130,13 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 	if c.gpu, err = s.gpuOf(ctx, c, spec); err != nil {
 		return nil, err
 	}
+	if err := s.findNamed(ctx, c); err != nil {
+		return nil, err
+	}
 	if r.Checkpoint != "" {
 		if err := s.prepareRestore(ctx, c, spec); err != nil {
-			return nil, fmt.Errorf("restore from %s: %w", r.Checkpoint, err)
+			c.abandon(ctx)
+			return nil, fmt.Errorf("restore from %s: %w", c.source(), err)
 		}
 	}
 	if err := s.writeSpec(c, spec); err != nil {
@@ -187,9 +196,10 @@ func (c *container) readSpec(spec *oci.Spec) {
 		case specs.NetworkNamespace:
 			c.hostNetwork = false
 		case specs.UTSNamespace:
-			c.ownUTS = ns.Path == ""
+			c.ownUTS, c.podUTS = ns.Path == "", ns.Path
 		}
 	}
+	c.sandbox = spec.Annotations[oci.AnnotationSandboxID]
 	user, named := spec.Annotations[oci.AnnotationCRIUConfig]
 	if !named {
 		user = runc.DefaultCRIUConfig

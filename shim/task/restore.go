@@ -40,6 +40,11 @@ func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Sp
 	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, checkpoint.Target{GPU: c.gpu, Minors: c.gpus.NVIDIAMinors, Library: c.injected.Library()}); err != nil {
 		return err
 	}
+	if c.named != nil {
+		// The spec is the new container's own, and the container one of many that
+		// could name the snapshot.
+		return c.named.fits(spec)
+	}
 	old := ""
 	if m := c.restore.Manifest(); m != nil {
 		old = m.Container.ID
@@ -53,7 +58,11 @@ func (c *container) abandonRestore(ctx context.Context) {
 	if c.restore != nil {
 		c.restore.Close(ctx)
 	}
+	c.named.remove(ctx)
 }
+
+// source is what the container is restored from, for people.
+func (c *container) source() string { return cmp.Or(c.policy.Restore, c.request.Checkpoint) }
 
 // startRestored restores the container. On error nothing of it runs.
 func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
@@ -62,11 +71,11 @@ func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.St
 		return nil, err
 	}
 	defer end()
-	defer c.restore.Close(ctx)
+	defer c.abandonRestore(ctx)
 	resp, err := s.restore(ctx, c, r)
 	if err != nil {
 		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Error("restore failed")
-		return nil, fmt.Errorf("restore %s from %s: %w", c.id, c.request.Checkpoint, err)
+		return nil, fmt.Errorf("restore %s from %s: %w", c.id, c.source(), err)
 	}
 	s.watchOOM(ctx, c, int(resp.Pid))
 	c.removeTemporary(ctx)
@@ -84,7 +93,13 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 		return nil, err
 	}
 	defer os.Remove(c.criuConfig())
+	if err := c.applyLayer(ctx); err != nil {
+		return nil, err
+	}
 	resp, err := s.startCPU(ctx, c, r)
+	if nameErr := c.namePod(); nameErr != nil && err == nil {
+		log.G(ctx).WithError(nameErr).WithField(logfields.ID, c.id).Warn("the pod may have the hostname of the one that was saved")
+	}
 	if err != nil {
 		return nil, err
 	}

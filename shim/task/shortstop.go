@@ -18,6 +18,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/rootfs"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
@@ -67,7 +68,7 @@ func (w *companion) Capture(ctx context.Context) (err error) {
 // Write implements [checkpoint.Companion].
 func (w *companion) Write(ctx context.Context, dir string) error {
 	if w.record != nil {
-		if err := os.WriteFile(filepath.Join(dir, shortstop.ContainerName), w.record, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, snapshot.RecordName), w.record, 0o600); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,7 @@ func (w *companion) Write(ctx context.Context, dir string) error {
 	if layer == nil {
 		layer = &rootfs.Layer{} // nothing could be written
 	}
-	f, err := os.OpenFile(filepath.Join(dir, shortstop.LayerName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, snapshot.LayerName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/rootfs"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
@@ -50,10 +51,10 @@ func TestCompanionWrites(t *testing.T) {
 	must(t, w.Capture(t.Context()))
 	must(t, w.Write(t.Context(), dir))
 	must(t, w.close())
-	if data, err := os.ReadFile(filepath.Join(dir, shortstop.ContainerName)); err != nil || string(data) != `{"id":"c"}` {
+	if data, err := os.ReadFile(filepath.Join(dir, snapshot.RecordName)); err != nil || string(data) != `{"id":"c"}` {
 		t.Errorf("%q, %v", data, err)
 	}
-	f, err := os.Open(filepath.Join(dir, shortstop.LayerName))
+	f, err := os.Open(filepath.Join(dir, snapshot.LayerName))
 	must(t, err)
 	defer f.Close()
 	if h, err := tar.NewReader(f).Next(); !errors.Is(err, io.EOF) {

@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/depot"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -37,6 +39,12 @@ var classes = []struct{ err, class error }{
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
 	{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrNoManifest, errdefs.ErrFailedPrecondition},
+	{depot.ErrName, errdefs.ErrInvalidArgument},
+	{depot.ErrNotFound, errdefs.ErrFailedPrecondition},
+	{depot.ErrUntrusted, errdefs.ErrFailedPrecondition},
+	{depot.ErrArchive, errdefs.ErrDataLoss},
+	{depot.ErrNoSpec, errdefs.ErrFailedPrecondition},
+	{oci.ErrOther, errdefs.ErrFailedPrecondition},
 	{criu.ErrNotFound, errdefs.ErrFailedPrecondition},
 	{criu.ErrTooOld, errdefs.ErrFailedPrecondition},
 	{criu.ErrCheck, errdefs.ErrFailedPrecondition},

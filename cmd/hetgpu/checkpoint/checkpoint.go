@@ -185,7 +185,7 @@ func report(m *snapshot.Manifest, opts Options) *Report {
 	}
 	for _, f := range m.Files {
 		r.Bytes += f.Size
-		if f.Name == shortstop.LayerName {
+		if f.Name == snapshot.LayerName {
 			r.LayerBytes = f.Size
 		}
 	}

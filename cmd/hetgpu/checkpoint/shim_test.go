@@ -4,12 +4,11 @@
 package checkpoint
 
 import (
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
 // machine makes a /proc in which a container's first process, 40, is the child of
@@ -82,7 +81,7 @@ func TestDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, shortstop.LayerName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, snapshot.LayerName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newDirectory(dir); err == nil || !strings.Contains(err.Error(), "not empty") {

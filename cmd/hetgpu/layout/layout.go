@@ -31,7 +31,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/record"
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
 // The annotations of containerd's (client/container.go).
@@ -223,7 +223,7 @@ func (w *writer) layer(ctx context.Context, c Checkpoint) error {
 	if c.NoRW {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(c.Snapshot, shortstop.LayerName))
+	f, err := os.Open(filepath.Join(c.Snapshot, snapshot.LayerName))
 	if err != nil {
 		return err
 	}

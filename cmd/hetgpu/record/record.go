@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
 const (
@@ -153,21 +152,21 @@ func (r *Container) Encode() ([]byte, error) {
 func Read(ctx context.Context, s *snapshot.Snapshot) (*Container, error) {
 	found := false
 	for _, f := range s.Manifest.Files {
-		found = found || f.Name == shortstop.ContainerName
+		found = found || f.Name == snapshot.RecordName
 	}
 	if !found {
-		return nil, fmt.Errorf("%s has no %s: it was not made by hetgpu checkpoint; make the container yourself, and its task by containerd's client (WithRestoreImagePath)", s.Dir, shortstop.ContainerName)
+		return nil, fmt.Errorf("%s has no %s: it was not made by hetgpu checkpoint; make the container yourself, and its task by containerd's client (WithRestoreImagePath)", s.Dir, snapshot.RecordName)
 	}
-	if err := s.Verify(ctx, func(f snapshot.File) bool { return f.Name == shortstop.ContainerName }); err != nil {
+	if err := s.Verify(ctx, func(f snapshot.File) bool { return f.Name == snapshot.RecordName }); err != nil {
 		return nil, err
 	}
-	data, err := snapshot.ReadSmall(s.Dir, shortstop.ContainerName, most)
+	data, err := snapshot.ReadSmall(s.Dir, snapshot.RecordName, most)
 	if err != nil {
 		return nil, err
 	}
 	r, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", shortstop.ContainerName, err)
+		return nil, fmt.Errorf("%s: %w", snapshot.RecordName, err)
 	}
 	return r, nil
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/record"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
-	"github.com/hetgpu/containerd-shim-hetgpu/shim/shortstop"
 )
 
 const (
@@ -289,7 +288,7 @@ func (r *restoring) spec() (_ *anypb.Any, err error) {
 
 // layer applies the writable layer, if there is one.
 func (r *restoring) layer(ctx context.Context) (err error) {
-	isLayer := func(f snapshot.File) bool { return f.Name == shortstop.LayerName }
+	isLayer := func(f snapshot.File) bool { return f.Name == snapshot.LayerName }
 	size := int64(-1)
 	for _, f := range r.snap.Manifest.Files {
 		if isLayer(f) {
@@ -302,7 +301,7 @@ func (r *restoring) layer(ctx context.Context) (err error) {
 	if err := r.snap.Verify(ctx, isLayer); err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(r.snap.Dir, shortstop.LayerName))
+	f, err := os.Open(filepath.Join(r.snap.Dir, snapshot.LayerName))
 	if err != nil {
 		return err
 	}
