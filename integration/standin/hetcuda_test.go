@@ -80,7 +80,7 @@ func park(t *testing.T, control string) parked {
 			_ = unix.Close(fd)
 		}
 	})
-	if err := c.Commit(t.Context()); err != nil {
+	if _, err := c.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(chunks) == 0 {

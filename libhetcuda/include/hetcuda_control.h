@@ -27,7 +27,9 @@
  *              has their number; packets of at most HETCUDA_BATCH chunks follow,
  *              each with its descriptors. Nothing has changed until
  *     COMMIT   the chunks are unmapped and released; their addresses stay
- *              reserved. What the peer holds is then all there is
+ *              reserved. What the peer holds is then all there is. The reply's
+ *              count is how many MiB went back to the devices beside the chunks,
+ *              which were kept for the program's next allocations
  *     UNPARK   parked: `count` chunks follow as in PARK, exactly those that were
  *              parked, in any order. They are mapped again where they were
  *     RELEASE  held or stepped, and not parked: calls go on
@@ -94,7 +96,7 @@ struct hetcuda_reply {
 	uint32_t magic;
 	uint32_t op;    /* of the request */
 	int32_t status; /* 0, or a CUresult (positive), or an errno (negative) */
-	uint32_t count; /* PARK: chunks that follow */
+	uint32_t count; /* PARK: chunks that follow; COMMIT: MiB */
 	char text[HETCUDA_TEXT]; /* why, for people; ends with 0 */
 };
 

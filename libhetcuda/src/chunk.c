@@ -65,17 +65,20 @@ CUresult access_grant(CUdeviceptr address, size_t size, const struct access *a)
 CUresult chunk_map(struct mapping *m)
 {
 	CUresult r = REAL(cuMemMap)(m->address, m->size, m->offset, m->chunk->handle, 0);
+	m->away = r != CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = access_grant(m->address, m->size, &m->access);
 	if (r != CUDA_SUCCESS)
-		REAL(cuMemUnmap)(m->address, m->size);
+		chunk_unmap(m);
 	return r;
 }
 
 CUresult chunk_unmap(struct mapping *m)
 {
-	return REAL(cuMemUnmap)(m->address, m->size);
+	CUresult r = REAL(cuMemUnmap)(m->address, m->size);
+	m->away = r == CUDA_SUCCESS;
+	return r;
 }
 
 void chunk_enter(struct chunk *c)

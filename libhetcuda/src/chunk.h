@@ -28,7 +28,7 @@ struct mapping {
 	CUdeviceptr address;
 	size_t size, offset;
 	struct access access;
-	bool taken; // mapped again by the UNPARK that is under way
+	bool away; // not mapped: its chunk is parked, or about to be
 };
 
 struct chunk {
@@ -36,7 +36,7 @@ struct chunk {
 	uint64_t id;                   // never used twice
 	size_t size;
 	CUdevice device;
-	CUmemGenericAllocationHandle handle; // the driver's; means nothing while parked
+	CUmemGenericAllocationHandle handle; // the driver's; 0 while parked
 	struct mapping *mappings;
 	struct mapping own; // of memory of cuMemAlloc: the only one
 
@@ -69,7 +69,8 @@ CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationPro
 CUresult chunk_destroy(struct chunk *c);
 
 // chunk_map maps what a mapping says and grants its access, or changes nothing;
-// chunk_unmap is the opposite. The chunk's list of mappings is the caller's.
+// chunk_unmap is the opposite. Where a driver that fails keeps them from changing
+// nothing, the mapping knows. The chunk's list of mappings is the caller's.
 CUresult chunk_map(struct mapping *m);
 CUresult chunk_unmap(struct mapping *m);
 

@@ -58,7 +58,7 @@
 enum { STEP_MS = 100 };
 
 /* More than any program's; a count that is not one. */
-enum { MAX_CHUNKS = 1 << 20 };
+enum { MAX_CHUNKS = 1 << 20, MIB = 1 << 20 };
 
 /* Which of the steps of a process is done. */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -351,6 +351,7 @@ static int park(const struct hetcuda_request *request)
 static int commit(const struct hetcuda_request *request)
 {
 	char text[HETCUDA_TEXT] = "";
+	uint64_t trimmed;
 	int r;
 
 	if (!exported)
@@ -362,7 +363,8 @@ static int commit(const struct hetcuda_request *request)
 		exported = false;
 		state = HETCUDA_PARKED;
 	}
-	return answer(request, r, 0, text);
+	trimmed = r ? 0 : (hetcuda_memory_trimmed() + MIB - 1) / MIB;
+	return answer(request, r, trimmed < UINT32_MAX ? (uint32_t)trimmed : UINT32_MAX, text);
 }
 
 /* All chunks are received even if one was refused: the reply comes after them. */

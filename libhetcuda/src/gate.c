@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,11 +68,6 @@ static void wake(void)
 static void wait_turn(uint32_t seen)
 {
 	syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static int membarrier(int command)
-{
-	return syscall(SYS_membarrier, command, 0, 0) < 0 ? -errno : 0;
 }
 
 void hetcuda_gate_pass(void)
@@ -187,14 +181,10 @@ static int shut(uint32_t how, char *text)
 {
 	int r;
 
-	/* Each time: CRIU does not restore the registration before 4.0. */
-	r = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-	if (!r) {
-		pthread_mutex_lock(&lock);
-		atomic_store(&hetcuda_gate, how);
-		pthread_mutex_unlock(&lock);
-		r = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-	}
+	pthread_mutex_lock(&lock);
+	atomic_store(&hetcuda_gate, how);
+	pthread_mutex_unlock(&lock);
+	r = hetcuda_threads_barrier();
 	if (r)
 		snprintf(text, HETCUDA_TEXT, "membarrier: %s", strerror(-r));
 	return r;

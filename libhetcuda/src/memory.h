@@ -64,9 +64,16 @@ int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char
 
 /*
  * Unmaps and releases every chunk that was exported; the addresses stay
- * reserved. All or nothing: with an error everything is as before.
+ * reserved. All or nothing: with an error everything is as before. Where that
+ * can't be, all is parked, and the peer has what is missing.
  */
 int hetcuda_memory_commit(char *text);
+
+/*
+ * How many bytes the last quiesce gave back to the devices that had been kept
+ * for the program's next allocations: they are beside the chunks.
+ */
+uint64_t hetcuda_memory_trimmed(void);
 
 /* No commit will follow: the exports are forgotten, the program goes on. */
 void hetcuda_memory_abandon(void);

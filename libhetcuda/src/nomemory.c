@@ -57,6 +57,11 @@ WEAK int hetcuda_memory_commit(char *text)
 	return 0;
 }
 
+WEAK uint64_t hetcuda_memory_trimmed(void)
+{
+	return 0;
+}
+
 WEAK void hetcuda_memory_abandon(void)
 {
 }

@@ -31,6 +31,9 @@
 static struct chunk **list;
 static uint32_t count;
 
+// What was kept for later and has gone to the devices for the park, in bytes.
+static uint64_t trimmed;
+
 bool parking;
 
 __attribute__((format(printf, 2, 3))) static void say(char *text, const char *format, ...)
@@ -128,9 +131,11 @@ static int quiesce(uint32_t timeout_ms, char *text)
 		say(text, "waiting for the GPU: error %d", result);
 	if (result)
 		return result;
+	uint64_t before = chunk_bytes;
 	memory_flush();
 	block_trim();
 	pools_quiesce();
+	trimmed = before - chunk_bytes;
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
@@ -177,31 +182,51 @@ int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *
 	return 0;
 }
 
-// unmap unmaps every mapping of a chunk, map the opposite; all or nothing.
+// unmap unmaps every mapping of a chunk that is not yet, map the opposite. Both can
+// be called again after a failure: each mapping knows whether it is there.
 static CUresult unmap(struct chunk *c)
 {
+	CUresult first = CUDA_SUCCESS;
 	for (struct mapping *m = c->mappings; m; m = m->next) {
-		CUresult r = chunk_unmap(m);
-		if (r == CUDA_SUCCESS)
-			continue;
-		for (struct mapping *done = c->mappings; done != m; done = done->next)
-			chunk_map(done);
-		return r;
+		CUresult r = m->away ? CUDA_SUCCESS : chunk_unmap(m);
+		if (first == CUDA_SUCCESS)
+			first = r;
 	}
-	return CUDA_SUCCESS;
+	return first;
 }
 
 static CUresult map(struct chunk *c)
 {
-	for (struct mapping *m = c->mappings; m; m = m->next) {
-		CUresult r = chunk_map(m);
-		if (r == CUDA_SUCCESS)
-			continue;
-		for (struct mapping *done = c->mappings; done != m; done = done->next)
-			chunk_unmap(done);
-		return r;
+	CUresult r = CUDA_SUCCESS;
+	for (struct mapping *m = c->mappings; m && r == CUDA_SUCCESS; m = m->next)
+		r = m->away ? chunk_map(m) : CUDA_SUCCESS;
+	return r;
+}
+
+// let_go unmaps a chunk and releases its handle. A handle that can't be released
+// keeps its memory and makes the driver's checkpoint larger; the data that the
+// peer has is the same. A mapping that stays is tried again when the chunk is taken.
+static CUresult let_go(struct chunk *c)
+{
+	CUcontext before, context = on(c->device, &before);
+	CUresult r = unmap(c);
+	if (c->handle && REAL(cuMemRelease)(c->handle) != CUDA_SUCCESS)
+		COUNT(unreleased);
+	c->handle = 0;
+	off(context, before);
+	return r;
+}
+
+// roll_back maps the first chunks again; false if not all of them are.
+static bool roll_back(uint32_t chunks_done)
+{
+	bool all = true;
+	for (uint32_t i = 0; i < chunks_done; i++) {
+		CUcontext before, context = on(list[i]->device, &before);
+		all = map(list[i]) == CUDA_SUCCESS && all;
+		off(context, before);
 	}
-	return CUDA_SUCCESS;
+	return all;
 }
 
 int hetcuda_memory_commit(char *text)
@@ -213,31 +238,31 @@ int hetcuda_memory_commit(char *text)
 	for (uint32_t i = 0; i < count; i++) {
 		context = on(list[i]->device, &before);
 		CUresult r = unmap(list[i]);
-		int result = r == CUDA_SUCCESS ? 0 : failed(r, text, "cuMemUnmap", list[i]);
-		if (result)
-			while (i-- > 0)
-				map(list[i]);
 		off(context, before);
-		if (result) {
-			forget();
-			managed_abandon();
-			return result;
-		}
+		if (r == CUDA_SUCCESS)
+			continue;
+		int result = failed(r, text, "cuMemUnmap", list[i]);
+		// Memory that is not where the program looks for it is the peer's to
+		// give back, as if all had gone well.
+		if (!roll_back(i + 1))
+			break;
+		forget();
+		managed_abandon();
+		return result;
 	}
-	// Nothing comes back from here on. A handle that can't be released keeps
-	// its memory and makes the driver's checkpoint larger; the data that the
-	// peer has is the same.
+	// Nothing comes back from here on.
 	for (uint32_t i = 0; i < count; i++) {
-		context = on(list[i]->device, &before);
-		if (REAL(cuMemRelease)(list[i]->handle) != CUDA_SUCCESS)
-			COUNT(unreleased);
-		off(context, before);
-		list[i]->handle = 0;
+		let_go(list[i]);
 		list[i]->parked = true;
 		list[i]->taken = false;
 	}
 	managed_commit();
 	return 0;
+}
+
+uint64_t hetcuda_memory_trimmed(void)
+{
+	return trimmed;
 }
 
 void hetcuda_memory_abandon(void)
@@ -270,36 +295,33 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
 		    (unsigned long long)in->size);
 		return -EINVAL;
 	}
+	// What a try before could not undo is of other memory, perhaps.
+	CUresult r = let_go(c);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "cuMemUnmap", c);
 	CUcontext context = on(c->device, &before);
-	CUresult r = REAL(cuMemImportFromShareableHandle)(&c->handle, (void *)(intptr_t)fd,
-							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	r = REAL(cuMemImportFromShareableHandle)(&c->handle, (void *)(intptr_t)fd,
+						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	const char *call = "cuMemImportFromShareableHandle";
 	if (r == CUDA_SUCCESS) {
 		call = "cuMemMap";
 		r = map(c);
-		if (r != CUDA_SUCCESS)
-			REAL(cuMemRelease)(c->handle);
 	}
 	off(context, before);
-	if (r != CUDA_SUCCESS)
+	if (r != CUDA_SUCCESS) {
+		let_go(c);
 		return failed(r, text, call, c);
+	}
 	c->taken = true;
 	return 0;
 }
 
 void hetcuda_memory_take_undo(void)
 {
-	CUcontext before;
 	for (uint32_t i = 0; i < count; i++) {
-		struct chunk *c = list[i];
-		if (!c->taken)
-			continue;
-		CUcontext context = on(c->device, &before);
-		if (unmap(c) == CUDA_SUCCESS)
-			c->taken = false;
-		if (!c->taken && REAL(cuMemRelease)(c->handle) != CUDA_SUCCESS)
-			COUNT(unreleased);
-		off(context, before);
+		if (list[i]->taken)
+			let_go(list[i]);
+		list[i]->taken = false;
 	}
 }
 

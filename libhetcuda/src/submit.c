@@ -4,9 +4,6 @@
 #include "submit.h"
 
 #include <errno.h>
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "hostcopy.h"
 #include "load.h"
@@ -85,10 +82,7 @@ static bool look(struct hetcuda_thread *thread, void *found)
 bool submit_under_way(void)
 {
 	bool found = false;
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0) {
-		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-	}
+	hetcuda_threads_barrier();
 	hetcuda_threads(look, &found);
 	return found;
 }

@@ -5,6 +5,7 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -136,6 +137,17 @@ bool hetcuda_thread_is_internal(void)
 void hetcuda_thread_start(void)
 {
 	have_key = pthread_key_create(&key, leave) == 0;
+}
+
+int hetcuda_threads_barrier(void)
+{
+	if (!syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return 0;
+	/* The first time; and again where CRIU older than 4.0 has restored it. */
+	if (!syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) &&
+	    !syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return 0;
+	return -errno;
 }
 
 void hetcuda_thread_lock(void)

@@ -58,6 +58,13 @@ static inline size_t hetcuda_depth(struct hetcuda_thread *thread)
 void hetcuda_threads(bool (*visit)(struct hetcuda_thread *thread, void *data), void *data);
 
 /*
+ * A full barrier in every thread of the process that runs: between a thread's
+ * mark and what it looks at afterwards, as between what was written for it here
+ * and the reading of the marks. 0, or why there is none (an errno, negative).
+ */
+int hetcuda_threads_barrier(void);
+
+/*
  * Calls were let through unmarked, because a thread's record could not be
  * allocated: nobody can say any more that no thread is inside.
  */

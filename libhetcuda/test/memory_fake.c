@@ -67,7 +67,10 @@ static CUresult enter(const char *name)
 	fake.calls++;
 	if (fake.nth == 0 || !fake.fail || (fake.fail[0] && strcmp(fake.fail, name + strlen("f_")) != 0))
 		return CUDA_SUCCESS;
-	return --fake.nth == 0 ? fake.with : CUDA_SUCCESS;
+	if (--fake.nth > 0)
+		return CUDA_SUCCESS;
+	fake.nth = fake.lasting;
+	return fake.with;
 }
 
 #define ENTER()                                                                \

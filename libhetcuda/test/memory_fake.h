@@ -31,6 +31,7 @@ struct fake {
 	// of any that can with "".
 	const char *fail;
 	unsigned nth;
+	bool lasting; // and all such calls that follow
 	CUresult with;
 };
 

@@ -217,6 +217,72 @@ static void failures(void)
 	program_check(&p);
 }
 
+// The driver fails for a while, so that nothing can be undone either: what the
+// program has not the peer has, and its next try finds everything in order.
+static void broken(void)
+{
+	struct program p;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	program_start(&p);
+	fake.fail = "";
+	fake.with = CUDA_ERROR_UNKNOWN;
+	fake.lasting = true;
+	size_t maps = fake.maps;
+	unsigned parked = 0;
+	for (unsigned n = 1;; n++) {
+		OK(take_descriptors());
+		fake.nth = n;
+		int r = hetcuda_memory_commit(text);
+		bool all = fake.nth > 1;
+		fake.nth = 0;
+		if (r == 0) {
+			parked++;
+			OK(give_back());
+		}
+		drop_descriptors();
+		program_check(&p);
+		CHECK(fake.maps == maps);
+		if (all)
+			break;
+	}
+	CHECK(parked > 1); // not only the last
+	OK(take_descriptors());
+	OK(hetcuda_memory_commit(text));
+	for (unsigned n = 1;; n++) {
+		fake.nth = n;
+		int r = give_back();
+		if (r)
+			hetcuda_memory_take_undo();
+		fake.nth = 0;
+		if (r == 0)
+			break;
+		CHECK(text[0]);
+	}
+	drop_descriptors();
+	program_check(&p);
+	CHECK(fake.maps == maps);
+}
+
+// What was kept for later is told of, since it is free for others until it is back.
+static void trimmed(void)
+{
+	CUdeviceptr a;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	OK(hetcuda_cuMemAlloc_v2(&a, 100));
+	OK(hetcuda_cuMemFree_v2(a));
+	uint64_t kept = chunk_bytes;
+	CHECK(kept >= 2 * MIB);
+	OK(take_descriptors());
+	OK(hetcuda_memory_commit(text));
+	CHECK(held == 0 && hetcuda_memory_trimmed() == kept);
+	OK(give_back());
+	OK(take_descriptors());
+	CHECK(hetcuda_memory_trimmed() == 0);
+	hetcuda_memory_abandon();
+}
+
 // GPU work that doesn't end: the time-out holds, and a later try finds the end.
 static void endless(void)
 {
@@ -255,7 +321,7 @@ static void pools(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"endless", endless}, {"pools", pools}, {0},
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

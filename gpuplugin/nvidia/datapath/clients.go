@@ -234,7 +234,7 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 	// From here on what the process does is waited for, or its memory would be
 	// lost between the two.
 	ctx = context.WithoutCancel(ctx)
-	err = held.Commit(ctx)
+	p.trimmed, err = held.Commit(ctx)
 	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) && !errors.Is(err, helperapi.ErrGone) {
 		m.letGo(key, held)
 		state, stateErr := m.stateOf(ctx, key, p.socket)

@@ -36,7 +36,8 @@ type Config struct {
 	SlotSize, Slots int
 	// Lanes is how many copy and read or write at once, for each device.
 	Lanes int
-	// Spare is the device memory that Duplicate leaves.
+	// Spare is the device memory that Duplicate leaves, beside what the processes
+	// had kept to be used again.
 	Spare uint64
 	// Idle is how long devices stay open that nobody uses.
 	Idle time.Duration
@@ -282,8 +283,10 @@ func (m *Mover) Duplicate(ctx context.Context, names []string) (done bool, err e
 	if err := m.mapAll(ctx, parcels); err != nil {
 		return false, err
 	}
-	need := map[*device]uint64{}
+	// On which of the devices it was is not said: so on each.
+	spare, need := m.cfg.Spare, map[*device]uint64{}
 	for _, p := range parcels {
+		spare += p.trimmed
 		if p.duplicated {
 			return false, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "duplicate", Detail: fmt.Sprintf("parcel %q is duplicated already", p.name)}
 		}
@@ -296,7 +299,7 @@ func (m *Mover) Duplicate(ctx context.Context, names []string) (done bool, err e
 		if err != nil {
 			return false, err
 		}
-		if free < bytes+m.cfg.Spare {
+		if free < bytes+spare {
 			log.G(ctx).Debugf("no copy on the device: %s has %d bytes free, %d are needed", d.uuid, free, bytes)
 			return false, nil
 		}
@@ -397,6 +400,9 @@ type parcel struct {
 	limits map[string]uint64
 	// socket is where the process listens that it was taken from.
 	socket hetcuda.Socket
+	// trimmed is what the process gave back to its devices beside the pieces, in
+	// bytes, and takes again when it goes on.
+	trimmed uint64
 	// damage is why it can't be given back any more.
 	damage error
 	// views map the memory of the process, once it is to be read, and copies

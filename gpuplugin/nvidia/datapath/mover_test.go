@@ -370,6 +370,23 @@ func TestSaveWhileUnparking(t *testing.T) {
 	s.clean(t, true)
 }
 
+// What a process had kept for its next allocations is not for the copy of what it
+// has.
+func TestDuplicateLeavesWhatWasTrimmed(t *testing.T) {
+	for _, over := range []uint64{0, 1} {
+		b := newBench(t)
+		b.process.SetTrimmed(7)
+		b.park(t)
+		b.machine.gpus[uuid1.String()].free = 8*mib + mib + 7*mib - over
+		if done, err := b.Duplicate(t.Context(), []string{"p"}); done != (over == 0) || err != nil {
+			t.Errorf("%v, %v", done, err)
+		}
+		b.runs(t, "p")
+		check(t, b.Drop(t.Context(), []string{"p"}))
+		b.clean(t, false)
+	}
+}
+
 func TestDuplicateWithoutRoom(t *testing.T) {
 	b := newBench(t)
 	b.park(t)
@@ -411,6 +428,13 @@ func TestIncremental(t *testing.T) {
 	if _, err := memfile.Verify(t.Context(), b.dir); err != nil {
 		t.Error(err)
 	}
+	// Not from one of which files are gone.
+	data := filepath.Join(parent, memfile.DataName(0))
+	check(t, os.Rename(data, data+".away"))
+	if _, err := b.Save(t.Context(), nvidia.SaveRequest{Dir: t.TempDir(), Parcels: []string{"p"}, Parent: b.dir}); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "the snapshot before") {
+		t.Errorf("err = %v", err)
+	}
+	check(t, os.Rename(data+".away", data))
 	// And a third, from the second.
 	check(t, b.Drop(t.Context(), nil))
 	third := t.TempDir()

@@ -256,6 +256,9 @@ func (s *save) reuse(dir string, byDevice map[*device][]*block) error {
 	s.index = &memfile.Index{}
 	far := make([]bool, len(before.Files)) // cannot be referred to
 	for i, f := range before.Files {
+		if err := present(dir, f); err != nil {
+			return fmt.Errorf("the snapshot before: %w", err)
+		}
 		f.Generation++
 		far[i] = f.Generation > memfile.MaxGeneration
 		s.index.Files = append(s.index.Files, f)
@@ -286,6 +289,16 @@ func (s *save) reuse(dir string, byDevice map[*device][]*block) error {
 	}
 	s.keepUsed(used, byDevice)
 	return nil
+}
+
+// present fails if a file is missing or has another size: what is left in it would
+// be missed at a restore only.
+func present(dir string, want memfile.DataFile) error {
+	f, err := openData(dir, want)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // keepUsed leaves out the files that nothing refers to.

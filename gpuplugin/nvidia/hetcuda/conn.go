@@ -362,8 +362,17 @@ func (c *Conn) status(ctx context.Context, o op, wait time.Duration, count uint3
 func (c *Conn) Release(ctx context.Context) error { return c.simple(ctx, opRelease, 0, answerTimeout) }
 
 // Commit has the client let go of the memory whose descriptors Park returned. A
-// [LostError] means that it can't be told whether it has.
-func (c *Conn) Commit(ctx context.Context) error { return c.simple(ctx, opCommit, 0, moveTimeout) }
+// [LostError] means that it can't be told whether it has. trimmed is what it gave
+// back to the devices beside, in bytes: memory that it had kept to be used again.
+func (c *Conn) Commit(ctx context.Context) (trimmed uint64, err error) {
+	err = c.exchange(ctx, moveTimeout, func() error {
+		var buf [replyLen]byte
+		r, _, err := c.ask(opCommit, 0, 0, buf[:])
+		trimmed = uint64(r.count) << 20
+		return err
+	})
+	return trimmed, err
+}
 
 func (c *Conn) simple(ctx context.Context, o op, timeout, limit time.Duration) error {
 	return c.exchange(ctx, limit, func() error {

@@ -82,8 +82,9 @@ func TestCycle(t *testing.T) {
 		if err != nil || len(chunks) != n || len(fds) != n {
 			t.Fatalf("%d chunks, %d descriptors, %v", len(chunks), len(fds), err)
 		}
-		if err := c.Commit(t.Context()); err != nil || p.State() != hetcudatest.Parked {
-			t.Fatalf("state %d, %v", p.State(), err)
+		p.SetTrimmed(uint32(n))
+		if trimmed, err := c.Commit(t.Context()); err != nil || p.State() != hetcudatest.Parked || trimmed != uint64(n)<<20 {
+			t.Fatalf("state %d, trimmed %d, %v", p.State(), trimmed, err)
 		}
 		slices.Reverse(chunks)
 		slices.Reverse(fds)
@@ -357,7 +358,7 @@ func TestRefusals(t *testing.T) {
 	}
 	p, c = start(t, 1)
 	p.Before(hetcudatest.Commit, refuse(hetcudatest.Commit, 999))
-	if err := c.Commit(t.Context()); errors.Is(err, helperapi.ErrNotReady) || !strings.Contains(err.Error(), "CUresult (999)") {
+	if _, err := c.Commit(t.Context()); errors.Is(err, helperapi.ErrNotReady) || !strings.Contains(err.Error(), "CUresult (999)") {
 		t.Errorf("err = %v", err)
 	}
 	p, c = start(t, 1)

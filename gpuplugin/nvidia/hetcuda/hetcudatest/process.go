@@ -68,6 +68,8 @@ type Process struct {
 	// work is how many steps it takes until its device is at rest.
 	work   uint32
 	before map[uint32]func(c *net.UnixConn) bool
+	// trimmed is what COMMIT's reply says, in MiB.
+	trimmed uint32
 }
 
 // Start has a process listen in a directory.
@@ -193,6 +195,13 @@ func (p *Process) Write(id uint64, data []byte, at int64) {
 	}
 }
 
+// SetTrimmed says how many MiB go back to the devices beside the chunks.
+func (p *Process) SetTrimmed(mibs uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trimmed = mibs
+}
+
 func (p *Process) letGo() {
 	for i := range p.chunks {
 		if p.chunks[i].FD >= 0 {
@@ -262,7 +271,7 @@ func (p *Process) answer(c *net.UnixConn, op, count uint32) {
 	case op == Commit && p.state == Held:
 		p.letGo()
 		p.state = Parked
-		done()
+		Reply(c, op, 0, p.trimmed, "", nil)
 	case op == Unpark && p.state == Parked:
 		if why := p.takeBack(c, int(count)); why != "" {
 			p.letGo()
