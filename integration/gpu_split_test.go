@@ -136,6 +136,29 @@ func expectNoControlDir(t *testing.T) {
 	}
 }
 
+// Stream-ordered memory is in the files like any other, and nothing of it is left to
+// the driver.
+func TestGPUSplitStreamOrdered(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.splitToy("-a", "-b", "12000000")
+	c := d.run(ctx, t, s)
+	before := c.ticksOn(ctx, 1)
+	dir := c.mustCheckpoint(ctx, true)
+	if m := expectSplit(t, dir); m.Memory != nil && m.Memory.Bytes < 12000000 {
+		t.Errorf("%d bytes of device memory", m.Memory.Bytes)
+	}
+	c.waitExit(ctx)
+	r := d.restore(ctx, t, s, dir)
+	r.expectGoesOn(ctx, 1)
+	if first := r.firstTick(); first <= before[0] {
+		t.Errorf("it went on at tick %d, and was saved after tick %d", first, before[0])
+	}
+	r.mustCheckpoint(ctx, false)
+	r.expectGoesOn(ctx, 1)
+	r.stop(ctx)
+}
+
 // Memory of a program's own mappings, and no room on the device for a copy: then
 // all is saved before the container goes on.
 func TestGPUSplitNoRoom(t *testing.T) {

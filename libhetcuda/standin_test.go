@@ -34,11 +34,26 @@ func TestIPC(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			dir, driver := buildWhole(t, v.name, v.sanitize)
-			spec := standin.H200s(2, 1)
-			for i := range spec.GPUs {
-				spec.GPUs[i].Memory = 4 << 30
-			}
-			runWhole(t, dir, driver, "ipc", spec)
+			runWhole(t, dir, driver, "ipc", roomy())
+		})
+	}
+}
+
+// roomy is a machine whose GPUs have some memory.
+func roomy() standin.Spec {
+	spec := standin.H200s(2, 1)
+	for i := range spec.GPUs {
+		spec.GPUs[i].Memory = 4 << 30
+	}
+	return spec
+}
+
+// Stream-ordered memory, in processes that are parked.
+func TestPool(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			dir, driver := buildWhole(t, v.name, v.sanitize)
+			runWhole(t, dir, driver, "pool", roomy())
 		})
 	}
 }

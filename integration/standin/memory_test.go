@@ -34,7 +34,7 @@ func (b *bench) exercise(t *testing.T, name string) {
 func TestExercise(t *testing.T) {
 	cases := []string{
 		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "copies", "twofold", "pointers",
-		"contexts", "procs", "digest",
+		"contexts", "procs", "digest", "pools",
 	}
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {

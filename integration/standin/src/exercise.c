@@ -765,6 +765,84 @@ static void digest(void)
 	free(counting);
 }
 
+static cuuint64_t pool_value(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	cuuint64_t value = 0;
+	CK(cuMemPoolGetAttribute(pool, attribute, &value));
+	return value;
+}
+
+static void pools(void)
+{
+	CUmemoryPool own, now, made, seen;
+	CUdeviceptr a, b;
+	CUcontext context = use(0), other;
+	CUstream s, t;
+	unsigned long long id, again;
+	int on = 0;
+	cuuint64_t threshold = 77, one = 1, none = 0;
+	CK(cuStreamCreate(&s, 0));
+	CK(cuStreamGetId(s, &id));
+	CK(cuStreamGetCtx(s, &other));
+	IS(other == context);
+	CK(cuStreamDestroy(s));
+	CK(cuStreamCreate(&t, 0)); // in the same place
+	CK(cuStreamGetId(t, &again));
+	IS(id != again);
+	CK(cuStreamGetId(NULL, &id));
+	CK(cuStreamGetId(CU_STREAM_LEGACY, &again));
+	IS(id == again);
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamGetId((CUstream)8, &id));
+
+	CK(cuDeviceGetDefaultMemPool(&own, 0));
+	CK(cuDeviceGetMemPool(&now, 0));
+	IS(own == now);
+	GIVES(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetDefaultMemPool(&now, 7));
+	CK(cuMemPoolGetAttribute(own, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &on));
+	IS(on == 1 && pool_value(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == 0);
+	CK(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	IS(pool_value(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == 77);
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one));
+	CK(cuMemAllocAsync(&a, 5000, t));
+	IS(pool_value(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 5000);
+	CK(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a));
+	CK(cuPointerGetAttribute(&other, CU_POINTER_ATTRIBUTE_CONTEXT, a));
+	IS(seen == own && other == NULL);
+	CK(cuMemFreeAsync(a, t));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(a, t));
+	IS(pool_value(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0 && pool_value(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 5000);
+	CK(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+	IS(pool_value(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(own));
+
+	CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
+	GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&made, &p));
+	p.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 1};
+	p.maxSize = 10000;
+	CK(cuMemPoolCreate(&made, &p));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, made)); // another's
+	CK(cuDeviceSetMemPool(1, made));
+	CK(cuMemAllocFromPoolAsync(&a, 9000, made, t));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&b, 2000, made, t));
+	CK(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, a));
+	IS(on == 1);
+	CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+	CUmemAccess_flags flags;
+	CK(cuMemPoolSetAccess(made, &access, 1));
+	CK(cuMemPoolGetAccess(&flags, made, &access.location));
+	IS(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
+	access.location.id = 1;
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAccess(made, &access, 1)); // its own device
+	CK(cuMemPoolDestroy(made));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&b, 5, made, t));
+	CK(cuDeviceGetMemPool(&now, 1));
+	CK(cuDeviceGetDefaultMemPool(&own, 1));
+	IS(now == own);
+	CK(cuMemcpyHtoD(a, "it lives", 9)); // until it is freed
+	CK(cuMemFreeAsync(a, t));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -773,7 +851,7 @@ static const struct {
 	{"parked", parked},	  {"back", back},	  {"sharing", sharing},	  {"holding", holding},
 	{"streams", streams},	  {"copies", copies},	  {"twofold", twofold},	  {"late", late},
 	{"refused", refused},	  {"pointers", pointers}, {"contexts", contexts}, {"procs", procs},
-	{"digest", digest},
+	{"digest", digest},	  {"pools", pools},
 };
 
 int main(int argc, char **argv)

@@ -183,6 +183,16 @@ CUresult range_write(CUdeviceptr address, const void *from, size_t size)
 	return range_move(address, (char *)(uintptr_t)from, size, true);
 }
 
+CUresult alloc_device(struct alloc *a, int gpu, size_t size)
+{
+	struct alloc made = {.kind = DEVICE, .gpu = gpu, .size = size, .address = new_address(size)};
+	CLEAN_FD int lock = machine_lock();
+	CUresult r = alloc_create(&made);
+	if (r == CUDA_SUCCESS)
+		*a = made;
+	return r;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	ENTER();
@@ -194,14 +204,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!a)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct alloc made = {.kind = DEVICE, .gpu = gpu, .size = size, .address = new_address(size)};
-	CLEAN_FD int lock = machine_lock();
-	CUresult r = alloc_create(&made);
-	if (r != CUDA_SUCCESS)
-		return r;
-	*a = made;
-	*address = a->address;
-	return CUDA_SUCCESS;
+	CUresult r = alloc_device(a, gpu, size);
+	if (r == CUDA_SUCCESS)
+		*address = a->address;
+	return r;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
@@ -248,19 +254,6 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 		return CUDA_ERROR_INVALID_VALUE;
 	alloc_drop(a);
 	return CUDA_SUCCESS;
-}
-
-// Allocations in the order of a stream: what is there now will be there then.
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
-{
-	(void)stream;
-	return cuMemAlloc_v2(address, size);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-	(void)stream;
-	return address ? cuMemFree_v2(address) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)

@@ -20,6 +20,7 @@ enum {
 	MAX_CONTEXTS = 2 * MAX_GPUS,
 	MAX_STREAMS = 256,
 	MAX_EVENTS = 4096,
+	MAX_POOLS = 64,
 	MAX_WORK = 256,
 };
 
@@ -35,6 +36,7 @@ struct alloc {
 	void *saved;              // DEVICE: the data while the process is checkpointed
 	struct memory *memory;    // MAPPED
 	uint8_t access[MAX_GPUS]; // MAPPED: CUmemAccess_flags of each GPU
+	CUmemoryPool pool;        // DEVICE: NULL if it is of none
 };
 
 // Physical memory, from cuMemCreate or from another process.
@@ -65,7 +67,16 @@ struct CUctx_st {
 
 struct CUstream_st {
 	struct CUctx_st *context; // NULL: free slot
+	unsigned long long id;    // never used twice
 	unsigned last;            // what process.launched was after its last work
+};
+
+struct CUmemPoolHandle_st {
+	bool used, standard; // standard: a device's own
+	CUmemPoolProps p;
+	cuuint64_t values[CU_MEMPOOL_ATTR_RELEASE_THRESHOLD + 1]; // of those attributes that can be set
+	cuuint64_t high;
+	uint8_t access[MAX_GPUS];
 };
 
 struct CUevent_st {
@@ -92,6 +103,7 @@ struct device {
 	struct gpu gpu;
 	int fd; // of /dev/nvidiaN; -1 while checkpointed
 	unsigned flags; // of its contexts
+	CUmemoryPool pool; // that it takes; NULL: its own
 };
 
 struct process {
@@ -114,7 +126,9 @@ struct process {
 	CUdeviceptr next; // address of the next allocation
 	struct memory memories[MAX_MEMORIES];
 	struct range ranges[MAX_RANGES];
+	struct CUmemPoolHandle_st pools[MAX_POOLS];
 	struct CUstream_st streams[MAX_STREAMS];
+	unsigned long long stream_ids;
 	struct CUevent_st events[MAX_EVENTS];
 	struct work work[MAX_WORK]; // launched and not finished, a ring
 	unsigned first, launched;
@@ -170,6 +184,9 @@ CUresult alloc_create(struct alloc *a);
 // alloc_new returns a free slot, or NULL.
 struct alloc *alloc_new(void);
 
+// alloc_device fills a slot with device memory. Mutex: held.
+CUresult alloc_device(struct alloc *a, int gpu, size_t size);
+
 // alloc_at returns what an address belongs to. Mutex: held.
 struct alloc *alloc_at(CUdeviceptr address);
 
@@ -215,6 +232,9 @@ void memory_unmapped(struct memory *m);
 CUresult work_add(const struct work *w, CUstream stream, unsigned *last);
 CUresult work_wait(unsigned last);
 bool work_done(unsigned last);
+
+// stream_gpu is the GPU that a stream is of, or -1.
+int stream_gpu(CUstream stream);
 
 // stream_known tells whether it is a stream; stream_drop ends those of a context.
 bool stream_known(CUstream stream);

@@ -40,5 +40,11 @@ PTSZ(cuLaunchKernel,
      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
       unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params, void **extra),
      (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, extra))
+PTSZ(cuStreamGetId, (CUstream stream, unsigned long long *id), (stream, id))
+PTSZ(cuStreamGetCtx, (CUstream stream, CUcontext *context), (stream, context))
+PTSZ(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status), (stream, status))
+PTSZ(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
+PTSZ(cuMemAllocFromPoolAsync, (CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream),
+     (address, size, pool, stream))
 PTSZ(cuMemAllocAsync, (CUdeviceptr *address, size_t size, CUstream stream), (address, size, stream))
 PTSZ(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), (address, stream))

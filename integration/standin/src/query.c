@@ -27,10 +27,10 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 
 static CUcontext context_of(const struct alloc *a)
 {
-	for (int i = 0; a->kind != MAPPED && i < MAX_CONTEXTS; i++)
+	for (int i = 0; a->kind != MAPPED && !a->pool && i < MAX_CONTEXTS; i++)
 		if (process.contexts[i].references > 0 && process.contexts[i].gpu == a->gpu)
 			return &process.contexts[i];
-	return NULL; // mapped memory belongs to no context
+	return NULL; // mapped memory belongs to no context, nor does that of pools
 }
 
 static bool on_host(const struct alloc *a)
@@ -60,7 +60,7 @@ static CUresult put_value(void *data, CUpointer_attribute attribute, CUdeviceptr
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID: return PUT(unsigned long long, a - process.allocs + 1);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED: return PUT(int, a->kind == MANAGED);
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = a ? a->gpu : -2; return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return PUT(int, a->kind == DEVICE);
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return PUT(int, a->kind == DEVICE && !a->pool);
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return PUT(CUdeviceptr, a->address);
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -70,7 +70,7 @@ static CUresult put_value(void *data, CUpointer_attribute attribute, CUdeviceptr
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return PUT(int, !on_host(a));
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		return PUT(int, a->kind == MAPPED ? a->access[a->gpu] : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return PUT(uintptr_t, 0);
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return PUT(uintptr_t, (uintptr_t)a->pool);
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }

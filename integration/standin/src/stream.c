@@ -47,7 +47,7 @@ void stream_drop(const struct CUctx_st *c)
 			process.streams[i].context = NULL;
 }
 
-static int stream_gpu(CUstream stream)
+int stream_gpu(CUstream stream)
 {
 	return ordinary(stream) ? stream->context->gpu : context_gpu();
 }
@@ -108,7 +108,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
 		struct CUstream_st *s = &process.streams[i];
 		if (s->context)
 			continue;
-		*s = (struct CUstream_st){.context = context_current(), .last = process.first};
+		*s = (struct CUstream_st){.context = context_current(), .last = process.first, .id = ++process.stream_ids};
 		*stream = s;
 		return CUDA_SUCCESS;
 	}
@@ -137,6 +137,31 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 		return CUDA_ERROR_INVALID_VALUE;
 	*status = CU_STREAM_CAPTURE_STATUS_NONE;
 	return stream_known(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// The default streams have numbers that no other stream comes to.
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+	ENTER();
+	if (!stream_known(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!ordinary(stream) && context_gpu() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*id = ordinary(stream) ? stream->id : (1ull << 48) + (unsigned long long)(context_current() - process.contexts);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	ENTER();
+	if (!stream_known(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	*context = ordinary(stream) ? stream->context : context_current();
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

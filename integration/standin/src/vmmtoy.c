@@ -8,7 +8,7 @@
 // was, in what the driver says and in a list of them on the device. Anything
 // unexpected ends it with status 1.
 //
-//     vmmtoy [-b bytes] [-i ms] [-t ticks] [-l ms] [-g gpu] [-v]
+//     vmmtoy [-b bytes] [-i ms] [-t ticks] [-l ms] [-g gpu] [-v] [-a]
 //
 // It prints "tick K sum S" every tick, as toy does. See README.md for the options.
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ static struct {
 	int gpu;
 	unsigned interval_ms, long_ms;
 	unsigned long ticks;
-	bool mappings;
+	bool mappings, async;
 } opt = {.bytes = 8 << 20, .interval_ms = 100};
 
 struct block {
@@ -130,6 +130,24 @@ static void unmap_block(const struct block *b)
 	CK(cuMemAddressFree(b->address, b->size));
 }
 
+// allocate makes memory that lives on: every other piece in the order of a stream.
+static void allocate(CUdeviceptr *address, size_t size)
+{
+	if (opt.async && count % 2 == 0)
+		CK(cuMemAllocAsync(address, size, streams[0]));
+	else
+		CK(cuMemAlloc(address, size));
+	CK(cuStreamSynchronize(streams[0]));
+}
+
+static void release(const struct block *b)
+{
+	if (opt.async && (b - blocks) % 2 == 0)
+		CK(cuMemFreeAsync(b->address, streams[1]));
+	else
+		CK(cuMemFree(b->address));
+}
+
 static void setup(void)
 {
 	CUcontext context;
@@ -147,7 +165,7 @@ static void setup(void)
 	for (size_t i = 0; i <= sizeof sizes / sizeof *sizes; i++) {
 		CUdeviceptr address;
 		size_t size = i < sizeof sizes / sizeof *sizes ? sizes[i] : opt.bytes;
-		CK(cuMemAlloc(&address, size));
+		allocate(&address, size);
 		add_block(address, size);
 	}
 	if (opt.mappings)
@@ -165,7 +183,7 @@ static void teardown(void)
 		if (opt.mappings && i == count - 1)
 			unmap_block(&blocks[i]);
 		else
-			CK(cuMemFree(blocks[i].address));
+			release(&blocks[i]);
 		if (pinned(i))
 			CK(cuMemFreeHost(blocks[i].host));
 		else
@@ -256,9 +274,34 @@ static void come_and_go(uint32_t tick)
 	CK(cuMemFree(b));
 }
 
+// flow does that in the order of streams: what one has freed the other may get, and
+// none of it is seen before its time.
+static void flow(uint32_t tick)
+{
+	CUdeviceptr a, b;
+	unsigned char byte = (unsigned char)tick, seen = 0;
+	size_t size = 1000 + tick % 7 * 300000;
+	for (int i = 0; i < STREAMS; i++) {
+		CUstream s = streams[i], next = streams[(i + 1) % STREAMS];
+		CK(cuMemAllocAsync(&a, size, s));
+		CK(cuMemsetD8Async(a, byte, size, s));
+		CK(cuMemAllocAsync(&b, size, s));
+		CK(cuMemcpyDtoDAsync(b, a, size, s));
+		CK(cuMemFreeAsync(a, s));
+		CK(cuMemAllocAsync(&a, size, next));
+		CK(cuMemsetD8Async(a, (unsigned char)(byte + 1), size, next));
+		CK(cuMemFreeAsync(a, next));
+		CK(cuStreamSynchronize(s));
+		CK(cuMemcpyDtoH(&seen, b + size - 1, 1));
+		if (seen != byte)
+			fail("memory in the order of streams", "another byte", seen);
+		CK(cuMemFreeAsync(b, next));
+	}
+}
+
 static void options(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:i:t:l:g:v")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:i:t:l:g:va")) != -1;) {
 		switch (o) {
 		case 'b': opt.bytes = strtoull(optarg, NULL, 10); break;
 		case 'i': opt.interval_ms = (unsigned)atoi(optarg); break;
@@ -266,6 +309,7 @@ static void options(int argc, char **argv)
 		case 'l': opt.long_ms = (unsigned)atoi(optarg); break;
 		case 'g': opt.gpu = atoi(optarg); break;
 		case 'v': opt.mappings = true; break;
+		case 'a': opt.async = true; break;
 		default: exit(2);
 		}
 	}
@@ -283,6 +327,8 @@ int main(int argc, char **argv)
 		uint64_t sum = verify(tick);
 		verify_addresses();
 		come_and_go(tick);
+		if (opt.async)
+			flow(tick);
 		printf("tick %u sum %llx\n", tick, (unsigned long long)sum);
 		fflush(stdout);
 		sleep_ms(opt.interval_ms);
