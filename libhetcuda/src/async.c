@@ -11,6 +11,7 @@
 #include "books.h"
 #include "capture.h"
 #include "counters.h"
+#include "follow.h"
 #include "managed.h"
 #include "memory_free.h"
 #include "overrides.h"
@@ -50,15 +51,16 @@ static struct extent *at_once(struct pool *p, const struct lane *l, size_t size)
 	return e;
 }
 
-// wait_for_other takes what another stream has freed, and has the stream wait for it.
+// wait_for_other takes what another stream has freed, under a mark that passes, and
+// has the stream wait for that.
 static struct extent *wait_for_other(struct pool *p, const struct lane *l, CUstream stream, struct manner how, size_t size,
-				     size_t asked)
+				     size_t asked, bool (*passes)(const struct mark *, const struct lane *))
 {
 	struct extent *e;
 	struct mark *m;
 	{
 		BOOKS();
-		e = p->internal ? piece_steal(p, l, size, any_mark) : NULL;
+		e = piece_steal(p, l, size, passes);
 		if (!e)
 			return NULL;
 		m = e->mark;
@@ -76,34 +78,40 @@ static struct extent *wait_for_other(struct pool *p, const struct lane *l, CUstr
 	return e;
 }
 
+static struct extent *take_old(struct pool *p, const struct lane *l, size_t size, size_t asked)
+{
+	BOOKS();
+	struct extent *e = at_once(p, l, size);
+	if (e)
+		piece_hand_out(e, asked);
+	return e;
+}
+
+static struct extent *take_new(struct pool *p, size_t size, size_t asked)
+{
+	struct extent *e;
+	if (segment_add(p, size, &e) != CUDA_SUCCESS)
+		return NULL;
+	BOOKS();
+	piece_hand_out(e, asked);
+	return e;
+}
+
 static CUresult take(struct pool *p, const struct lane *l, CUstream stream, struct manner how, size_t asked,
 		     CUdeviceptr *address)
 {
 	size_t size = (asked + PIECE - 1) / PIECE * PIECE;
-	struct extent *e;
-	{
-		BOOKS();
-		e = at_once(p, l, size);
-		if (e) {
-			piece_hand_out(e, asked);
-			*address = e->address;
-			return CUDA_SUCCESS;
-		}
-	}
-	CUresult r = segment_add(p, size, &e);
-	if (r != CUDA_SUCCESS) {
-		e = wait_for_other(p, l, stream, how, size, asked);
-		if (e) {
-			*address = e->address;
-			return CUDA_SUCCESS;
-		}
-		if (pools_make_room(p->device))
-			r = segment_add(p, size, &e);
-		if (r != CUDA_SUCCESS)
-			return r;
-	}
-	BOOKS();
-	piece_hand_out(e, asked);
+	struct extent *e = take_old(p, l, size, asked);
+	if (!e && p->follow)
+		e = wait_for_other(p, l, stream, how, size, asked, follow_after);
+	if (!e)
+		e = take_new(p, size, asked);
+	if (!e && p->internal)
+		e = wait_for_other(p, l, stream, how, size, asked, any_mark);
+	if (!e && pools_make_room(p->device))
+		e = take_new(p, size, asked);
+	if (!e)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = e->address;
 	return CUDA_SUCCESS;
 }

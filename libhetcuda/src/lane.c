@@ -3,6 +3,7 @@
 
 #include "lane.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "books.h"
@@ -30,6 +31,11 @@ bool lanes_possible(void)
 	return REAL(cuStreamGetId) && REAL(cuStreamGetId_ptsz) && REAL(cuStreamGetCtx) && REAL(cuStreamGetCtx_ptsz) &&
 	       REAL(cuStreamIsCapturing) && REAL(cuStreamIsCapturing_ptsz) && REAL(cuStreamWaitEvent) &&
 	       REAL(cuStreamWaitEvent_ptsz) && REAL(cuEventRecord) && REAL(cuEventRecord_ptsz) && REAL(cuEventQuery);
+}
+
+bool lanes_any(void)
+{
+	return atomic_load_explicit(&any, memory_order_relaxed);
 }
 
 struct lane *lane_peek(uint64_t id)
@@ -294,6 +300,12 @@ struct extent *shelf_find(const struct lane *l, unsigned shelf, size_t size)
 	return n && n->major >> SIZE_BITS == shelf ? OF(n, struct extent, by_size) : NULL;
 }
 
+struct extent *shelf_next(const struct extent *e)
+{
+	struct tree_node *n = tree_next(&e->by_size);
+	return n && n->major >> SIZE_BITS == e->by_size.major >> SIZE_BITS ? OF(n, struct extent, by_size) : NULL;
+}
+
 bool lanes_quiet(const struct lane *but)
 {
 	for (struct lane *l = lane_first(); l; l = lane_next(l)) {
@@ -313,7 +325,7 @@ bool lanes_quiet(const struct lane *but)
 struct lane *lane_over(CUstream stream)
 {
 	unsigned long long id;
-	if (!REAL(cuStreamGetId) || !any || REAL(cuStreamGetId)(stream, &id) != CUDA_SUCCESS)
+	if (!REAL(cuStreamGetId) || !lanes_any() || REAL(cuStreamGetId)(stream, &id) != CUDA_SUCCESS)
 		return NULL;
 	BOOKS();
 	struct lane *l = lane_peek(id);

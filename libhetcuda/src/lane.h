@@ -28,6 +28,13 @@ struct mark {
 	uint64_t begun, ended; // when it was recorded, by the lane's own clock
 };
 
+// That a stream comes after what another had been given by a time of its clock.
+struct known {
+	uint64_t lane; // 0: nothing
+	uint64_t clock;
+};
+enum { KNOWN = 8 };
+
 struct lane {
 	struct tree_node by_id;
 	CUcontext context;
@@ -41,11 +48,16 @@ struct lane {
 	struct mark *first, *last; // recorded, and not known to be reached
 	struct mark *spare;
 	unsigned spares;
+	struct known known[KNOWN]; // follow.h
+	unsigned learnt;
 	struct tree freed; // what the stream has freed, by shelf and size
 };
 
 // lanes_possible tells whether the driver has what lanes need.
 bool lanes_possible(void);
+
+// lanes_any tells whether there has been one; until then nothing has to be noted.
+bool lanes_any(void);
 
 // lane_open returns the lane of a stream, made if need be, busy; NULL and why in
 // *result. Lock: not held.
@@ -88,10 +100,12 @@ void piece_put(struct extent *e, struct mark *m);
 void piece_lift(struct extent *e);
 
 // shelve lays a piece that was freed into the lane of its mark, unshelve takes it
-// out again, shelf_find finds the best fit of a shelf. Lock: held.
+// out again, shelf_find finds the best fit of a shelf, shelf_next the next larger
+// piece. Lock: held.
 void shelve(struct extent *e, unsigned shelf);
 void unshelve(struct extent *e);
 struct extent *shelf_find(const struct lane *l, unsigned shelf, size_t size);
+struct extent *shelf_next(const struct extent *e);
 
 // lanes_quiet tells whether no other stream than one of those that have lanes has
 // work to do, as far as can be seen without waiting. Lock: held.

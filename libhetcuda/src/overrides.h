@@ -31,6 +31,10 @@
 	X(cuDevicePrimaryCtxReset) \
 	X(cuDevicePrimaryCtxReset_v2) \
 	X(cuDeviceSetMemPool) \
+	X(cuEventRecord) \
+	X(cuEventRecordWithFlags) \
+	X(cuEventRecordWithFlags_ptsz) \
+	X(cuEventRecord_ptsz) \
 	X(cuEventSynchronize) \
 	X(cuMemAddressFree) \
 	X(cuDeviceGetAttribute) \
@@ -111,7 +115,9 @@
 	X(cuStreamEndCapture) \
 	X(cuStreamEndCapture_ptsz) \
 	X(cuStreamSynchronize) \
-	X(cuStreamSynchronize_ptsz)
+	X(cuStreamSynchronize_ptsz) \
+	X(cuStreamWaitEvent) \
+	X(cuStreamWaitEvent_ptsz)
 
 #define HETCUDA_DECLARE(name) extern __typeof__(name) hetcuda_##name;
 HETCUDA_CORE_OVERRIDES(HETCUDA_DECLARE)

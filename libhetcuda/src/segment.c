@@ -9,6 +9,8 @@
 #include "block.h"
 #include "books.h"
 
+enum { TRIES = 8 };
+
 struct segment {
 	struct segment *previous, *next; // of the pool
 	struct pool *pool;
@@ -88,7 +90,10 @@ struct extent *piece_steal(struct pool *p, const struct lane *l, size_t size,
 	struct extent *best = NULL;
 	for (struct lane *other = lane_first(); other; other = lane_next(other)) {
 		struct extent *e = other != l ? shelf_find(other, shelf_of(p, size >= LARGE), size) : NULL;
-		if (e && (!best || e->size < best->size) && passes(e->mark, l))
+		// The best fit may have been freed too late; others then do as well.
+		for (int tries = 0; e && tries < TRIES && !passes(e->mark, l); tries++)
+			e = shelf_next(e);
+		if (e && passes(e->mark, l) && (!best || e->size < best->size))
 			best = e;
 	}
 	return best ? own(best, size) : NULL;

@@ -176,6 +176,45 @@ static void internal(void)
 	OK(hetcuda_cuCtxDestroy_v2(context));
 }
 
+// A stream that waits for an event gets what was freed before it.
+static void follows(void)
+{
+	begin(1, 8 * GIB);
+	set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, UINT64_MAX);
+	CUdeviceptr a = alloc(31 * MIB, one), b = alloc(31 * MIB, one), c;
+	CUevent event, next;
+	CUstream third;
+	OK(REAL(cuStreamCreate)(&third, 0));
+	OK(REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+	OK(REAL(cuEventCreate)(&next, CU_EVENT_DISABLE_TIMING));
+	keep(one);
+	OK(hetcuda_cuMemFreeAsync(a, one));
+	OK(hetcuda_cuEventRecord(event, one));
+	OK(hetcuda_cuMemFreeAsync(b, one)); // after the event
+	OK(hetcuda_cuStreamWaitEvent(two, event, 0));
+	set(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 0);
+	c = alloc(31 * MIB, two);
+	CHECK(c != a && c != b);
+	set(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1);
+	CHECK(alloc(31 * MIB, third) != a); // this one has not waited
+	// It waits for the mark all the same: an event may have got another meaning.
+	unsigned waits = streams_fake.waits;
+	CHECK(alloc(31 * MIB, two) == a && streams_fake.waits == waits + 1);
+	CHECK(alloc(31 * MIB, two) != b);
+	// By way of another stream.
+	OK(hetcuda_cuMemFreeAsync(a, two));
+	OK(hetcuda_cuEventRecordWithFlags(next, two, 0));
+	OK(hetcuda_cuStreamWaitEvent(third, next, 0));
+	CHECK(alloc(31 * MIB, third) == a);
+	OK(hetcuda_cuEventRecord(event, one));
+	OK(hetcuda_cuStreamWaitEvent(third, event, 0));
+	CHECK(alloc(31 * MIB, third) == b);
+	CHECK(hetcuda_cuStreamWaitEvent(third, event, 8) != CUDA_SUCCESS);
+	OK(REAL(cuEventDestroy)(event));
+	OK(REAL(cuEventDestroy)(next));
+	streams_drain();
+}
+
 // What a pool may keep is looked at when the program waits.
 static void threshold(void)
 {
@@ -614,7 +653,7 @@ static void speed(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"order", order},       {"internal", internal}, {"threshold", threshold}, {"determined", determined},
+		{"order", order},       {"internal", internal}, {"follows", follows}, {"threshold", threshold}, {"determined", determined},
 		{"wrong", wrong},       {"queries", queries},   {"pools", pools},         {"capture", capture},
 		{"defaults", defaults}, {"ends", ends},         {"failures", failures},   {"park", park},
 		{"speed", speed},       {0},

@@ -150,9 +150,9 @@ static void pass(struct thread *t, struct live *l)
 {
 	CUevent event;
 	OK(REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
-	OK((l->own ? REAL(cuEventRecord_ptsz) : REAL(cuEventRecord))(event, l->stream));
+	OK((l->own ? hetcuda_cuEventRecord_ptsz : hetcuda_cuEventRecord)(event, l->stream));
 	pick(t, l);
-	OK((l->own ? REAL(cuStreamWaitEvent_ptsz) : REAL(cuStreamWaitEvent))(l->stream, event, 0));
+	OK((l->own ? hetcuda_cuStreamWaitEvent_ptsz : hetcuda_cuStreamWaitEvent)(l->stream, event, 0));
 	OK(REAL(cuEventDestroy)(event));
 	stream_work(l->stream, l->own, work_look, l->job);
 }

@@ -349,6 +349,8 @@ static CUresult f_cuEventRecord_ptsz(CUevent e, CUstream s) { return record(true
 static CUresult f_cuStreamSynchronize(CUstream s) { return synchronize(false, s); }
 static CUresult f_cuStreamSynchronize_ptsz(CUstream s) { return synchronize(true, s); }
 
+static CUresult f_cuEventRecordWithFlags(CUevent e, CUstream s, unsigned int f) { return f > 1 ? CUDA_ERROR_INVALID_VALUE : record(false, e, s); }
+
 static CUresult f_cuStreamQuery(CUstream stream)
 {
 	HOLD();
@@ -596,7 +598,7 @@ static CUresult f_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 #define FAKES(X)                                                                                                              \
 	X(cuCtxSynchronize) X(cuStreamGetId) X(cuStreamGetId_ptsz) X(cuStreamGetCtx) X(cuStreamGetCtx_ptsz)                   \
 	X(cuStreamIsCapturing) X(cuStreamIsCapturing_ptsz) X(cuStreamWaitEvent) X(cuStreamWaitEvent_ptsz) X(cuEventRecord)    \
-	X(cuEventRecord_ptsz) X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(cuStreamQuery) X(cuStreamCreate)           \
+	X(cuEventRecord_ptsz) X(cuEventRecordWithFlags) X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(cuStreamQuery) X(cuStreamCreate)           \
 	X(cuStreamDestroy_v2) X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventQuery) X(cuEventSynchronize)                     \
 	X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool) X(cuDeviceSetMemPool) X(cuMemSetMemPool) X(cuMemPoolCreate)        \
 	X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) X(cuMemPoolTrimTo) X(cuMemPoolSetAccess)        \
