@@ -128,10 +128,14 @@ static bool serve(CUdeviceptr *address, size_t size, CUmemoryPool handle, CUstre
 {
 	if (!address || size == 0 || size > SIZE_MAX / 2 || captured(stream, how) || !lanes_possible())
 		return false;
-	memory_flush();
 	struct lane *l = lane_open(stream, how, result);
 	if (!l)
 		return false;
+	if (lanes_many()) {
+		BOOKS();
+		lanes_reap((struct waited){0});
+		lanes_tidy();
+	}
 	struct pool *p = pool_hold(handle, l->device);
 	bool done = false;
 	if (p) {

@@ -21,6 +21,10 @@ enum { SIZE_BITS = 48 };
 static struct tree lanes; // by the number of the stream
 static _Atomic bool any;  // there has been one
 
+// Of threads' own streams, and from how many on they are looked through.
+enum { FEW = 64 };
+static _Atomic unsigned threads, most = FEW;
+
 static struct lane *of_node_lane(struct tree_node *n)
 {
 	return OF(n, struct lane, by_id);
@@ -103,6 +107,7 @@ struct lane *lane_open(CUstream stream, struct manner how, CUresult *result)
 	} else {
 		l = made;
 		any = true;
+		threads += l->own;
 		tree_insert(&lanes, &l->by_id, id, 0);
 	}
 	l->busy++;
@@ -133,6 +138,7 @@ static void end_unused(struct lane *l)
 		return;
 	drop_spares(l);
 	tree_remove(&lanes, &l->by_id);
+	threads -= l->own;
 	free(l);
 }
 
@@ -320,6 +326,24 @@ bool lanes_quiet(const struct lane *but)
 			return false;
 	}
 	return true;
+}
+
+bool lanes_many(void)
+{
+	return atomic_load_explicit(&threads, memory_order_relaxed) > atomic_load_explicit(&most, memory_order_relaxed);
+}
+
+void lanes_tidy(void)
+{
+	struct lane *next;
+	for (struct lane *l = lane_first(); l; l = next) {
+		next = lane_next(l);
+		if (!l->own || l->busy > 0 || l->first)
+			continue;
+		l->over = true; // if the thread lives, it gets another one
+		end_unused(l);
+	}
+	most = threads > FEW / 2 ? threads * 2 : FEW;
 }
 
 struct lane *lane_over(CUstream stream)

@@ -116,6 +116,12 @@ bool lanes_quiet(const struct lane *but);
 struct lane *lane_over(CUstream stream);
 void lane_stays(struct lane *l);
 
+// A thread's stream ends with its thread, and nobody says so. lanes_many tells that
+// there are many, lanes_tidy ends those in which nothing lies. Lock: held for the
+// latter.
+bool lanes_many(void);
+void lanes_tidy(void);
+
 // lanes_end ends the lanes of a context that was destroyed, or with NULL all. Nothing
 // lies in them any more. Lock: held.
 void lanes_end(CUcontext context);

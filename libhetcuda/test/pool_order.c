@@ -489,6 +489,33 @@ static void defaults(void)
 	end();
 }
 
+static void *short_lived(void *unused)
+{
+	CUdeviceptr a;
+	OK(REAL(cuCtxSetCurrent)(context));
+	OK(hetcuda_cuMemAllocAsync_ptsz(&a, 100, NULL));
+	OK(hetcuda_cuMemFreeAsync_ptsz(a, NULL));
+	return unused;
+}
+
+// Threads that come and go leave no lane each, and no event.
+static void many(void)
+{
+	unsigned lanes = 0;
+	begin(1, 8 * GIB);
+	for (int i = 0; i < 400; i++) {
+		pthread_t thread;
+		CHECK(pthread_create(&thread, NULL, short_lived, NULL) == 0);
+		pthread_join(thread, NULL);
+		streams_drain();
+		streams_forget();
+	}
+	for (const struct lane *l = lane_first(); l; l = lane_next(l))
+		lanes++;
+	CHECK(lanes < 70 && streams_fake.events < 70);
+	end();
+}
+
 // Streams and contexts that end take nothing with them that is somebody's.
 static void ends(void)
 {
@@ -655,7 +682,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{"order", order},       {"internal", internal}, {"follows", follows}, {"threshold", threshold}, {"determined", determined},
 		{"wrong", wrong},       {"queries", queries},   {"pools", pools},         {"capture", capture},
-		{"defaults", defaults}, {"ends", ends},         {"failures", failures},   {"park", park},
+		{"defaults", defaults}, {"many", many}, {"ends", ends},         {"failures", failures},   {"park", park},
 		{"speed", speed},       {0},
 	};
 	return run_tests(tests, argc, argv);

@@ -192,6 +192,14 @@ void streams_drain(void)
 		CHECK(!streams[i].used || streams[i].count == 0); // nothing waits for what never comes
 }
 
+void streams_forget(void)
+{
+	HOLD();
+	for (int i = 0; i < STREAMS; i++)
+		if (streams[i].used && kinds[i] == OWN && !pthread_equal(streams[i].thread, pthread_self()))
+			streams[i].used = false;
+}
+
 static void *run(void *argument)
 {
 	unsigned seed = *(unsigned *)argument;

@@ -32,6 +32,9 @@ void stream_work(CUstream stream, bool own, void (*call)(void *), void *argument
 bool stream_step(CUstream stream);
 void streams_drain(void);
 
+// streams_forget ends the streams of threads that have ended: of all but this one.
+void streams_forget(void);
+
 // streams_go has a thread do it, streams_halt ends that.
 void streams_go(unsigned seed);
 void streams_halt(void);
