@@ -36,7 +36,7 @@ var rows = []row{
 	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", engines: []string{engineDriver}, timeout: 2 * time.Minute, test: helperKilled},
 	{name: "another GPU", what: "saved on one GPU, restored on another of the same model", test: anotherGPU},
 	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", timeout: 150 * time.Second, test: pyTorch},
-	{name: "frameworks", what: "torch.compile and Triton, a CUDA graph, a transformer, CuPy, JAX: ended and restored, every step as in an uninterrupted run", engines: []string{engineSplit}, timeout: 4 * time.Minute, test: frameworks},
+	{name: "frameworks", what: "torch.compile and Triton, a CUDA graph, a transformer, stream-ordered memory, CuPy, JAX: ended and restored, every step as in an uninterrupted run", engines: []string{engineSplit}, timeout: 4 * time.Minute, test: frameworks},
 	{name: "half zeros", what: "memory that is zero is not written", engines: []string{engineSplit}, test: halfZeros},
 	{name: "short stop", what: "`hetgpu checkpoint`, the container goes on while its memory is written; `hetgpu restore` beside it", engines: []string{engineSplit}, timeout: 2 * time.Minute, test: shortStop(32 << 10)},
 	{name: "short stop of 60 GiB", what: "the same", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: shortStop(60 << 10)},

@@ -42,7 +42,7 @@ func frameworks(ctx context.Context, t *test) (string, error) {
 	}
 	var details []string
 	var errs []error
-	for _, name := range []string{"compiled", "graph", "generate", "cupy", "jax"} {
+	for _, name := range []string{"compiled", "graph", "generate", "ordered", "cupy", "jax"} {
 		detail, err := t.cut(ctx, p, []string{p.Executable, "/gpu/frameworks.py", name, strconv.Itoa(frameworkSteps)}, cutAfter)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))

@@ -68,6 +68,26 @@ def generate():
         yield str(token.item())
 
 
+def ordered():
+    """Stream-ordered memory in place of PyTorch's own allocator, on two streams."""
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
+    import torch
+
+    torch.manual_seed(7)
+    a = torch.randn(512, 512, device="cuda") / 32
+    x = torch.randn(512, 512, device="cuda")
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    while True:
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            y = torch.tanh(a @ x)
+            x.record_stream(side)
+        main.wait_stream(side)
+        x = torch.cat([y, y])[256:768] + 0.01
+        y.record_stream(main)
+        yield torch.cuda.get_allocator_backend() + " " + x.sum().item().hex()
+
+
 def cupy():
     """Kernels of its own, cuBLAS, and memory of a pool."""
     import cupy as cp
@@ -96,7 +116,7 @@ def jax():
 
 
 def main():
-    steps = {f.__name__: f for f in (compiled, graph, generate, cupy, jax)}[sys.argv[1]]()
+    steps = {f.__name__: f for f in (compiled, graph, generate, ordered, cupy, jax)}[sys.argv[1]]()
     for n in range(1, int(sys.argv[2]) + 1):
         try:
             result = next(steps)
