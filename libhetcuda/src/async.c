@@ -235,7 +235,9 @@ static CUresult give(CUdeviceptr address, CUstream stream, struct manner how)
 		return r;
 	struct extent *e = leave(address, l);
 	if (e) {
+		struct aside aside = capture_step_aside();
 		struct mark *m = lane_mark(l, stream, how, &r);
+		capture_step_back(aside);
 		left(e, m, r);
 	} else {
 		r = CUDA_ERROR_INVALID_VALUE;

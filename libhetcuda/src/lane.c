@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "books.h"
+#include "capture.h"
 #include "context.h"
 #include "ptsz.h"
 #include "real.h"
@@ -225,7 +226,10 @@ void mark_drop(struct mark *m)
 
 bool mark_reached(const struct mark *m)
 {
-	return REAL(cuEventQuery)(m->event) == CUDA_SUCCESS;
+	struct aside aside = capture_step_aside();
+	CUresult r = REAL(cuEventQuery)(m->event);
+	capture_step_back(aside);
+	return r == CUDA_SUCCESS;
 }
 
 bool mark_precedes(const struct mark *m, const struct mark *other)

@@ -123,9 +123,23 @@ static bool can_serve(CUdevice device)
 	return d && d->usable;
 }
 
+// forget takes a pool out of the books. Lock: held.
+static void forget(struct pool *p)
+{
+	if (p->ended)
+		return;
+	tree_remove(&pools, &p->by_handle);
+	p->ended = true;
+	p->threshold = 0;
+	if (p->sharing)
+		atomic_fetch_sub(p->sharing, 1);
+	pools_attend();
+}
+
 // note remembers a pool: one that we serve on a device, or with -1 one that is the
-// driver's. What is in *sharing, if anything, counts while it is there.
-static void note(CUmemoryPool handle, CUdevice device, uint64_t max, _Atomic int64_t *sharing)
+// driver's. What is in *sharing, if anything, counts while it is there. If the driver
+// has just `made` it, what had its handle is gone.
+static void note(CUmemoryPool handle, CUdevice device, uint64_t max, _Atomic int64_t *sharing, bool made)
 {
 	struct pool *p = calloc(1, sizeof *p);
 	if (!p) { // it is the driver's
@@ -138,9 +152,14 @@ static void note(CUmemoryPool handle, CUdevice device, uint64_t max, _Atomic int
 	p->max = max;
 	bool serve = device >= 0 && device < ACCESS_DEVICES && can_serve(device) && read_attributes(p);
 	BOOKS();
-	if (find(handle)) {
+	struct pool *old = find(handle);
+	if (old && !made) {
 		free(p); // another thread was faster
 		return;
+	}
+	if (old) {
+		forget(old);
+		end(old);
 	}
 	p->number = serve ? new_number() : 0;
 	p->served = p->number > 0;
@@ -163,11 +182,11 @@ static void discover(CUmemoryPool handle)
 	for (int i = 0; i < count; i++) {
 		CUmemoryPool pool;
 		if (REAL(cuDeviceGetDefaultMemPool) && REAL(cuDeviceGetDefaultMemPool)(&pool, i) == CUDA_SUCCESS && pool == handle) {
-			note(handle, i, 0, NULL);
+			note(handle, i, 0, NULL, false);
 			return;
 		}
 	}
-	note(handle, -1, 0, NULL);
+	note(handle, -1, 0, NULL, false);
 }
 
 static CUmemoryPool current_of(CUdevice device)
@@ -209,7 +228,7 @@ struct pool *pool_hold(CUmemoryPool handle, CUdevice device)
 		struct pool *p = find(handle);
 		if (!p)
 			continue;
-		if (!p->served)
+		if (!p->served || p->ending)
 			return NULL;
 		p->busy++;
 		return p;
@@ -224,20 +243,20 @@ CUresult hetcuda_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p)
 		return r;
 	bool ours = p->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
 		    p->handleTypes == CU_MEM_HANDLE_TYPE_NONE && p->usage == 0;
-	note(*pool, ours ? p->location.id : -1, p->maxSize, NULL);
+	note(*pool, ours ? p->location.id : -1, p->maxSize, NULL, true);
 	return r;
 }
 
-// depart takes a pool out of the books while the driver destroys it: as soon as that
-// is done another may have the same handle.
+// depart keeps a pool from everybody while the driver destroys it: as soon as that is
+// done another may have the same handle.
 static struct pool *depart(CUmemoryPool handle)
 {
 	BOOKS();
 	struct pool *p = find(handle);
-	if (!p)
-		return NULL;
-	tree_remove(&pools, &p->by_handle);
-	p->busy++;
+	if (p) {
+		p->ending = true;
+		p->busy++;
+	}
 	return p;
 }
 
@@ -250,15 +269,9 @@ CUresult hetcuda_cuMemPoolDestroy(CUmemoryPool handle)
 		return r;
 	{
 		BOOKS();
-		if (r != CUDA_SUCCESS) {
-			tree_insert(&pools, &p->by_handle, (uintptr_t)handle, 0);
-		} else {
-			p->ended = true;
-			p->threshold = 0;
-			if (p->sharing)
-				atomic_fetch_sub(p->sharing, 1);
-			pools_attend();
-		}
+		p->ending = false;
+		if (r == CUDA_SUCCESS)
+			forget(p);
 	}
 	if (r == CUDA_SUCCESS)
 		segments_release(p, 0);
@@ -371,7 +384,7 @@ CUresult hetcuda_cuMemPoolImportFromShareableHandle(CUmemoryPool *handle, void *
 {
 	CUresult r = REAL(cuMemPoolImportFromShareableHandle)(handle, shareable, type, flags);
 	if (r == CUDA_SUCCESS)
-		note(*handle, -1, 0, &counters.imported);
+		note(*handle, -1, 0, &counters.imported, true);
 	return r;
 }
 

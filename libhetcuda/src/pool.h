@@ -19,6 +19,7 @@ struct pool {
 	CUmemoryPool handle;
 	CUdevice device;
 	bool served; // else it is the driver's alone
+	bool ending; // the driver is destroying it
 	bool ended;  // destroyed by the program, which has memory of it still
 	_Atomic int64_t *sharing; // the counter that it counts in, if it is shared
 	unsigned number; // tells its shelves apart

@@ -373,6 +373,17 @@ static void pools(void)
 	OK(hetcuda_cuMemFreeAsync(b, one));
 	OK(hetcuda_cuStreamSynchronize(one));
 	CHECK(fake.handles == handles - 1);
+	// A new pool has the handle of one whose memory is in use.
+	CUmemoryPool again = make((CUmemPoolProps){.location = device0});
+	OK(hetcuda_cuMemAllocFromPoolAsync(&b, 3 * MIB, again, one));
+	OK(hetcuda_cuMemPoolDestroy(again));
+	other = make((CUmemPoolProps){.location = device0});
+	CHECK(other == again && USED(other) == 0);
+	OK(hetcuda_cuMemFreeAsync(b, one));
+	CHECK(USED(other) == 0 && RESERVED(other) == 0);
+	OK(hetcuda_cuMemPoolDestroy(other));
+	CHECK(hetcuda_cuMemPoolDestroy(other) == CUDA_ERROR_INVALID_VALUE);
+	OK(hetcuda_cuStreamSynchronize(one));
 	// Memory of another device than the stream's.
 	CUmemoryPool far = make((CUmemPoolProps){.location = device1});
 	OK(hetcuda_cuMemAllocFromPoolAsync(&b, 100, far, one));
@@ -447,6 +458,10 @@ static void capture(void)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	OK(REAL(cuThreadExchangeStreamCaptureMode)(&mode));
 	CHECK(mode == CU_STREAM_CAPTURE_MODE_GLOBAL); // as it was
+	OK(hetcuda_cuMemFreeAsync(alloc(40 * MIB, one), one));
+	keep(one);
+	OK(hetcuda_cuMemFreeAsync(alloc(40 * MIB, NULL), NULL));
+	CHECK(!streams_fake.spoilt);
 	streams_fake.capturing = NULL;
 	CUgraph graph;
 	OK(hetcuda_cuStreamEndCapture(two, &graph));

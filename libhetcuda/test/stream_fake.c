@@ -385,11 +385,14 @@ static CUresult f_cuStreamDestroy_v2(CUstream stream)
 	return CUDA_SUCCESS;
 }
 
+static void unsafe(void);
+
 static CUresult f_cuEventCreate(CUevent *event, unsigned int flags)
 {
 	HOLD();
 	if (failing("cuEventCreate"))
 		return streams_fake.with;
+	unsafe();
 	CHECK(flags == CU_EVENT_DISABLE_TIMING);
 	*event = calloc(1, sizeof **event);
 	(*event)->context = current();
@@ -408,8 +411,19 @@ static CUresult f_cuEventDestroy_v2(CUevent event)
 	return CUDA_SUCCESS;
 }
 
+// unsafe is for calls that spoil a capture of somebody's.
+static void unsafe(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	if (streams_fake.capturing && mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+		streams_fake.spoilt = true;
+	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
 static CUresult f_cuEventQuery(CUevent event)
 {
+	unsafe();
 	HOLD();
 	return is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }

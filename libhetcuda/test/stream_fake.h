@@ -17,6 +17,7 @@ struct streams_fake {
 	_Atomic unsigned served;  // allocations of the driver's own pools
 	_Atomic unsigned freed;   // by the driver
 	CUstream capturing;       // this stream is
+	bool spoilt;              // by a call of a thread that was not relaxed
 	const char *fail;         // the function whose next call fails
 	CUresult with;
 };
