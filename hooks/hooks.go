@@ -11,6 +11,7 @@
 package hooks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +33,12 @@ type Kind string
 const (
 	CreateRuntime Kind = "createRuntime"
 	Poststop      Kind = "poststop"
+	// Restored is not the runtime's: our shim does what the runtime skips at a
+	// restore.
+	Restored Kind = "restored"
 )
 
-// Kinds are all calls that there are.
+// Kinds are the calls of a runtime.
 var Kinds = []Kind{CreateRuntime, Poststop}
 
 // stateLimit bounds what is read of the state: it has the annotations.
@@ -43,7 +47,7 @@ const stateLimit = 4 << 20
 // Run does what the hook is called for, with the container's state as the
 // runtime writes it to standard input. Either call may come twice, and a
 // container that has its control directory from our shim is left alone.
-func Run(kind Kind, state io.Reader) error {
+func Run(ctx context.Context, kind Kind, state io.Reader) error {
 	s, err := readState(state)
 	if err != nil {
 		return fmt.Errorf("read the container's state: %w", err)
@@ -51,6 +55,8 @@ func Run(kind Kind, state io.Reader) error {
 	switch kind {
 	case CreateRuntime:
 		err = makeControl(s)
+	case Restored:
+		err = runSkipped(ctx, s)
 	case Poststop:
 		err = controldir.Remove(s.Bundle)
 	default:

@@ -60,7 +60,7 @@ func TestRefused(t *testing.T) {
 			if tc.state != nil {
 				in = strings.NewReader(tc.state(dir))
 			}
-			if err := Run(tc.kind, in); err == nil || !strings.Contains(err.Error(), tc.says) {
+			if err := Run(t.Context(), tc.kind, in); err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("error is %v", err)
 			}
 			expectNone(t, dir)
@@ -78,7 +78,7 @@ func expectNone(t *testing.T, bundle string) {
 // A container that has one from the shim is left alone.
 func TestLeftToTheShim(t *testing.T) {
 	dir := bundle(t, `{"root":{"path":"rootfs"},"mounts":[{"destination":"/run/hetgpu/control"}]}`)
-	if err := Run(CreateRuntime, state(dir, 1)); err != nil {
+	if err := Run(t.Context(), CreateRuntime, state(dir, 1)); err != nil {
 		t.Fatal(err)
 	}
 	expectNone(t, dir)
@@ -108,7 +108,7 @@ func TestMakeAndRemove(t *testing.T) {
 	dir := bundle(t, plain)
 	inside := filepath.Join(dir, "rootfs", "run", "hetgpu", "control")
 	for range 2 {
-		if err := Run(CreateRuntime, state(dir, pid)); err != nil {
+		if err := Run(t.Context(), CreateRuntime, state(dir, pid)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(controldir.Path(dir), "here"), nil, 0o600); err != nil {
@@ -122,7 +122,7 @@ func TestMakeAndRemove(t *testing.T) {
 		t.Errorf("it is mounted here: %v, %v", entries, err)
 	}
 	for range 2 {
-		if err := Run(Poststop, state(dir, 0)); err != nil {
+		if err := Run(t.Context(), Poststop, state(dir, 0)); err != nil {
 			t.Fatal(err)
 		}
 		expectNone(t, dir)
@@ -147,7 +147,7 @@ func TestHostileImage(t *testing.T) {
 			if err := tc.make(filepath.Join(dir, "rootfs"), outside); err != nil {
 				t.Fatal(err)
 			}
-			err := Run(CreateRuntime, state(dir, pid))
+			err := Run(t.Context(), CreateRuntime, state(dir, pid))
 			if (err != nil) != tc.fails {
 				t.Errorf("error is %v", err)
 			}
@@ -156,6 +156,65 @@ func TestHostileImage(t *testing.T) {
 			}
 			if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
 				t.Errorf("outside there is %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// hook is a stand-in for NVIDIA's, which tells what it sees.
+const hook = `#!/bin/sh -e
+state=$(cat)
+bundle=$(printf %s "$state" | sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p')
+case $state in *'"status":"creating"'*) ;; *) echo "the state is $state" >&2; exit 1 ;; esac
+echo "$* $A $(cat $bundle/rootfs/lib/libcuda.so.550.54.14)" >>"$bundle/log"
+[ "$1" != fail ] || { echo no room >&2; exit 3; }
+`
+
+// At a restore NVIDIA's hooks that change files see its libraries in the
+// container's root, as at its start, and nothing of that is left.
+func TestSkipped(t *testing.T) {
+	other(t) // skips without privileges
+	for name, tc := range map[string]struct {
+		source, verb string
+		log          string
+		says         string
+	}{
+		"all well":      {"lib", "create-symlinks", "create-symlinks --link B data\nupdate-ldcache B data\n", ""},
+		"it fails":      {"lib", "fail", "fail --link B data\n", "no room"},
+		"no library":    {"gone", "create-symlinks", "", "gone"},
+		"nothing to do": {"gone", "disable-device-node-modification", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			program := filepath.Join(dir, "nvidia-cdi-hook")
+			if err := os.WriteFile(program, []byte(hook), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "lib"), []byte("data"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			hookOf := func(args string) string {
+				return fmt.Sprintf(`{"path":%q,"args":["nvidia-cdi-hook",%s],"env":["A=B","PATH=/usr/bin:/bin"],"timeout":20}`, program, args)
+			}
+			second := hookOf(`"update-ldcache"`)
+			if tc.verb == "disable-device-node-modification" {
+				second = hookOf(`"disable-device-node-modification"`)
+			}
+			b := bundle(t, fmt.Sprintf(`{"root":{"path":"rootfs"},"hooks":{"createContainer":[%s,%s]},"mounts":[{"destination":"/lib/libcuda.so.550.54.14","type":"bind","source":%q}]}`,
+				hookOf(fmt.Sprintf(`%q,"--link"`, tc.verb)), second, filepath.Join(dir, tc.source)))
+			err := Run(t.Context(), Restored, state(b, 0))
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("error is %v", err)
+			}
+			log, err := os.ReadFile(filepath.Join(b, "log"))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if string(log) != tc.log {
+				t.Errorf("the hooks say %q", log)
+			}
+			if info, err := os.Stat(filepath.Join(b, "rootfs/lib/libcuda.so.550.54.14")); err == nil && info.Size() != 0 {
+				t.Error("it is mounted here")
 			}
 		})
 	}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // GPUs is what a spec says of the GPUs that the container can reach.
@@ -69,9 +67,7 @@ func FindGPUs(spec *Spec) GPUs {
 // devices: its library's rule is that "void" and an empty value ask for none
 // (libnvidia-container, nvidia-container-runtime-hook).
 func legacyHookAdds(spec *Spec) bool {
-	hooked := slices.ContainsFunc(spec.Hooks.Prestart, func(h specs.Hook) bool {
-		return strings.HasPrefix(filepath.Base(h.Path), "nvidia-container-")
-	})
+	hooked := slices.ContainsFunc(slices.Concat(spec.Hooks.Prestart, spec.Hooks.CreateRuntime), isLegacyHook)
 	return hooked && slices.ContainsFunc(spec.Process.Env, func(e string) bool {
 		value, ok := strings.CutPrefix(e, visibleEnv)
 		return ok && value != "" && value != "void" && value != "none"

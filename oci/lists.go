@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -100,6 +101,31 @@ func (s *Spec) put(path []string, count, i int, value any) error {
 		list[i] = data
 	}
 	s.set(list, path...)
+	return nil
+}
+
+// remove takes out of a list that was read what drop says. The others stay as
+// they are written.
+func remove[T any](s *Spec, path []string, read *[]T, drop func(T) bool) error {
+	if !slices.ContainsFunc(*read, drop) {
+		return nil
+	}
+	list, err := s.rawList(path)
+	if err == nil && len(list) != len(*read) {
+		err = fmt.Errorf("%d are written, and %d were read", len(list), len(*read))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(path, "."), err)
+	}
+	var kept []T
+	raw := []json.RawMessage{}
+	for i, entry := range *read {
+		if !drop(entry) {
+			kept, raw = append(kept, entry), append(raw, list[i])
+		}
+	}
+	*read = kept
+	s.set(raw, path...)
 	return nil
 }
 

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -17,7 +18,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "usage: hetgpu-hook KIND, of %q; the container's state is read from standard input\n", hooks.Kinds)
 		os.Exit(2)
 	}
-	if err := hooks.Run(hooks.Kind(os.Args[1]), os.Stdin); err != nil {
+	if err := hooks.Run(context.Background(), hooks.Kind(os.Args[1]), os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "hetgpu-hook:", err)
 		os.Exit(1)
 	}

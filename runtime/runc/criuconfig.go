@@ -34,6 +34,11 @@ const (
 	LockSkip     NetworkLock = "skip"
 )
 
+// ExternalMount is a mount that CRIU does not look into. At a dump Key is where
+// it is in the container, and Value its name in the images; at a restore Key is
+// the name, and Value what is mounted there.
+type ExternalMount struct{ Key, Value string }
+
 // CRIUConfig is what runc's flags can't say, for one operation. CRIU reads it
 // after runc's request, and it wins.
 type CRIUConfig struct {
@@ -50,6 +55,8 @@ type CRIUConfig struct {
 	// AllowUprobes is for processes that have hit a probe: the kernel has left
 	// a mapping in them. CRIU knows it since 4.2.
 	AllowUprobes bool
+	// ExternalMounts are those of which runc knows nothing.
+	ExternalMounts []ExternalMount
 	// LogLevel is CRIU's verbosity, 0 for the one that runc asks for.
 	LogLevel int
 	// User is the user's own file; its lines come last and win over ours. It
@@ -84,6 +91,13 @@ func (c CRIUConfig) Write(name string) error {
 		if flag.on {
 			b.WriteString(flag.name + "\n")
 		}
+	}
+	for _, m := range c.ExternalMounts {
+		// CRIU splits lines at white space, and ends them at a #.
+		if strings.ContainsAny(m.Key+m.Value, " \t\r\n\"'#\\[]") {
+			return fmt.Errorf("write the CRIU configuration: no name for a mount: %q, %q", m.Key, m.Value)
+		}
+		fmt.Fprintf(&b, "external mnt[%s]:%s\n", m.Key, m.Value)
 	}
 	if c.User != "" {
 		user, err := os.ReadFile(c.User)

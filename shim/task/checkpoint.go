@@ -131,6 +131,9 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	conf := c.criuOptions(s, dump.TCPEstablished)
 	conf.Timeout = opts.timeout
 	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
+	if conf.ExternalMounts, err = c.hiddenMounts(running.Init); err != nil {
+		return err
+	}
 	if err := conf.Write(c.criuConfig()); err != nil {
 		return err
 	}

@@ -58,7 +58,13 @@ type container struct {
 	podUTS, sandbox string
 	// devices are those of the spec.
 	devices []specs.LinuxDevice
-	timeout time.Duration
+	// given are the places in the container at which its spec has something,
+	// and external the mounts of a restore that no spec may have.
+	given    []string
+	external []runc.ExternalMount
+	// skippedHooks says that NVIDIA's hooks are to be run at a restore.
+	skippedHooks bool
+	timeout      time.Duration
 	// allowUprobes says that CRIU knows this option.
 	allowUprobes bool
 	// criuWork is where the stock service makes CRIU work at a restore.
@@ -139,7 +145,7 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 			return nil, fmt.Errorf("restore from %s: %w", c.source(), err)
 		}
 	}
-	if err := s.writeSpec(c, spec); err != nil {
+	if err := s.writeSpec(ctx, c, spec); err != nil {
 		c.abandon(ctx)
 		return nil, err
 	}
@@ -147,7 +153,10 @@ func (s *service) newContainer(ctx context.Context, r *taskapi.CreateTaskRequest
 }
 
 // writeSpec makes the spec what the container is to have.
-func (s *service) writeSpec(c *container, spec *oci.Spec) error {
+func (s *service) writeSpec(ctx context.Context, c *container, spec *oci.Spec) error {
+	if err := c.restoreNVIDIA(ctx, spec); err != nil {
+		return err
+	}
 	if err := s.inject(c, spec); err != nil {
 		return err
 	}
@@ -188,7 +197,8 @@ func (c *container) readSpec(spec *oci.Spec) {
 	c.saved = snapshot.Container{
 		ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname, CgroupsPath: spec.Linux.CgroupsPath,
 	}
-	c.devices = spec.Linux.Devices
+	c.devices, c.given = spec.Linux.Devices, given(spec)
+	c.skippedHooks = len(oci.SkippedHooks(spec)) > 0
 	c.libraryDirs = libraryDirs(spec)
 	c.hostNetwork = true
 	for _, ns := range spec.Linux.Namespaces {

@@ -88,12 +88,16 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 		opts = m.Options
 	}
 	conf := c.criuOptions(s, opts.TCPEstablished || c.policy.TCP == oci.TCPEstablished)
+	conf.ExternalMounts = c.external
 	conf.ExternalUnixSockets, conf.FileLocks, conf.Terminal = opts.ExternalUnixSockets, opts.FileLocks, opts.Terminal
 	if err := conf.Write(c.criuConfig()); err != nil {
 		return nil, err
 	}
 	defer os.Remove(c.criuConfig())
 	if err := c.applyLayer(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.runSkippedHooks(ctx); err != nil {
 		return nil, err
 	}
 	resp, err := s.startCPU(ctx, c, r)

@@ -4,20 +4,16 @@
 package inspect
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"sync"
 
 	criu_core "github.com/checkpoint-restore/go-criu/v8/crit/images/criu-core"
 	"github.com/checkpoint-restore/go-criu/v8/crit/images/pstree"
-	"github.com/checkpoint-restore/go-criu/v8/magic"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/criuimg"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -34,9 +30,6 @@ const (
 	maxCommand = 64
 )
 
-// magics are the numbers that CRIU's images begin with.
-var magics = sync.OnceValue(magic.LoadMagic)
-
 // Process is a process that CRIU saved.
 type Process struct {
 	// PID is the process's in the container, and PPID its parent's, 0 for the
@@ -51,9 +44,7 @@ type Process struct {
 	depth int
 }
 
-// saved collects what CRIU's images say of the processes, in any order. It
-// takes the formats from CRIU's own library, and the framing not: that reads
-// files only, and trusts every length and reference in them.
+// saved collects what CRIU's images say of the processes, in any order.
 type saved struct {
 	list     []Process
 	commands map[int]string
@@ -91,7 +82,7 @@ func (s *saved) add(name string, data []byte, err error) {
 
 func (s *saved) addCore(id int, data []byte) error {
 	var core criu_core.CoreEntry
-	err := eachMessage(data, "CORE", func(message []byte) error { return proto.Unmarshal(message, &core) })
+	err := criuimg.EachMessage(data, "CORE", func(message []byte) error { return proto.Unmarshal(message, &core) })
 	// Only the first thread of a process has this part.
 	if err != nil || core.Tc == nil {
 		return err
@@ -130,7 +121,7 @@ func (s *saved) processes() ([]Process, error) {
 func decodeTree(data []byte) ([]Process, error) {
 	var list []Process
 	depths := map[int]int{}
-	err := eachMessage(data, "PSTREE", func(message []byte) error {
+	err := criuimg.EachMessage(data, "PSTREE", func(message []byte) error {
 		var e pstree.PstreeEntry
 		if err := proto.Unmarshal(message, &e); err != nil {
 			return err
@@ -152,32 +143,6 @@ func decodeTree(data []byte) ([]Process, error) {
 		return nil
 	})
 	return list, err
-}
-
-// eachMessage calls do for each message of an image: two numbers tell that it
-// is one and of which kind, and each message follows its length.
-func eachMessage(data []byte, kind string, do func([]byte) error) error {
-	const word = 4
-	head := binary.LittleEndian.AppendUint32(nil, uint32(magics().ByName["IMG_COMMON"]))
-	head = binary.LittleEndian.AppendUint32(head, uint32(magics().ByName[kind]))
-	rest, ok := bytes.CutPrefix(data, head)
-	if !ok {
-		return fmt.Errorf("it is no image of the kind %s", kind)
-	}
-	for len(rest) > 0 {
-		if len(rest) < word {
-			return io.ErrUnexpectedEOF
-		}
-		size := uint64(binary.LittleEndian.Uint32(rest))
-		if rest = rest[word:]; size > uint64(len(rest)) {
-			return io.ErrUnexpectedEOF
-		}
-		if err := do(rest[:size]); err != nil {
-			return err
-		}
-		rest = rest[size:]
-	}
-	return nil
 }
 
 // markGPU marks the processes of which the manifest says that they held GPU

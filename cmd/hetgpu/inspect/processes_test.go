@@ -16,6 +16,7 @@ import (
 
 	criu_core "github.com/checkpoint-restore/go-criu/v8/crit/images/criu-core"
 	"github.com/checkpoint-restore/go-criu/v8/crit/images/pstree"
+	"github.com/checkpoint-restore/go-criu/v8/magic"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
@@ -34,8 +35,8 @@ var tree = []Process{
 // criuImage makes an image of CRIU of messages.
 func criuImage(tb testing.TB, kind string, messages ...proto.Message) string {
 	tb.Helper()
-	data := binary.LittleEndian.AppendUint32(nil, uint32(magics().ByName["IMG_COMMON"]))
-	data = binary.LittleEndian.AppendUint32(data, uint32(magics().ByName[kind]))
+	data := binary.LittleEndian.AppendUint32(nil, uint32(magic.LoadMagic().ByName["IMG_COMMON"]))
+	data = binary.LittleEndian.AppendUint32(data, uint32(magic.LoadMagic().ByName[kind]))
 	for _, m := range messages {
 		// Partial: a hostile image may lack what is required.
 		message, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/hooks"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/criuimg"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/driverlibs"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
+)
+
+// What NVIDIA's tools do to a container beside its spec: mounts of which runc
+// knows nothing, and hooks that it does not run at a restore.
+
+const (
+	nvidiaProc = "/proc/driver/nvidia"
+	// paramsName is the file in a bundle that takes the place of
+	// /proc/driver/nvidia/params.
+	paramsName = "hetgpu-nvidia-params"
+	// maxHidden bounds the mounts that are passed to CRIU: a host with 16 GPUs
+	// has some 80, and a container could make any number.
+	maxHidden = 1024
+	// skippedTimeout bounds all of the hooks; each has a time-out of its own.
+	skippedTimeout = 2 * time.Minute
+)
+
+// hiddenMounts are the mounts that NVIDIA's hooks made in the container behind
+// runc's back, for CRIU not to look into.
+func (c *container) hiddenMounts(pid int) (external []runc.ExternalMount, err error) {
+	if !c.gpus.NVIDIA {
+		return nil, nil
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	mounts, err := mountinfo.GetMountsFromReader(f, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the container's mounts: %w", err)
+	}
+	return hidden(mounts, c.given), nil
+}
+
+func hidden(mounts []*mountinfo.Info, given []string) (external []runc.ExternalMount) {
+	for _, m := range mounts {
+		// CRIU saves a whole tmpfs by itself.
+		whole := m.FSType == "tmpfs" && m.Root == "/"
+		if whole || !oci.MountedByNVIDIA(m.Mountpoint) || slices.Contains(given, m.Mountpoint) || len(external) == maxHidden {
+			continue
+		}
+		// By the name that runc gives a mount of a spec: at a restore it may be
+		// one.
+		external = append(external, runc.ExternalMount{Key: m.Mountpoint, Value: m.Mountpoint})
+	}
+	return external
+}
+
+// given are the places in the container at which its spec has something.
+func given(spec *oci.Spec) (paths []string) {
+	for _, m := range spec.Mounts {
+		paths = append(paths, filepath.Clean(m.Destination))
+	}
+	for _, d := range spec.Linux.Devices {
+		paths = append(paths, filepath.Clean(d.Path))
+	}
+	return paths
+}
+
+// restoreNVIDIA gives a container that is restored what NVIDIA's tools had given
+// the one that was saved.
+func (c *container) restoreNVIDIA(ctx context.Context, spec *oci.Spec) error {
+	if c.restore == nil {
+		return nil
+	}
+	keys, err := criuimg.ExternalMounts(c.request.Checkpoint)
+	if err != nil {
+		return err
+	}
+	host := &nvidiaHost{params: filepath.Join(c.bundle, paramsName)}
+	host.dirs = sync.OnceValue(func() []string { return driverlibs.Dirs(ctx, "/") })
+	external, err := oci.RestoreNVIDIA(spec, keys, host)
+	if err != nil {
+		return err
+	}
+	for key, source := range external {
+		c.external = append(c.external, runc.ExternalMount{Key: key, Value: source})
+	}
+	return nil
+}
+
+// nvidiaHost is this host.
+type nvidiaHost struct {
+	// params is where a copy of a file in /proc is written.
+	params string
+	// dirs are where the driver's libraries may be.
+	dirs func() []string
+}
+
+var _ oci.NVIDIAHost = (*nvidiaHost)(nil)
+
+// Exists implements oci.NVIDIAHost.
+func (h *nvidiaHost) Exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// Library implements oci.NVIDIAHost. Where there are libraries of several
+// versions the kernel driver's counts; without one, none does.
+func (h *nvidiaHost) Library(stem string, dirs ...string) string {
+	version := ""
+	if text, err := os.ReadFile(kernelDriver); err == nil {
+		version = strings.TrimSpace(string(text))
+	}
+	for _, near := range []func() []string{func() []string { return dirs }, h.dirs} {
+		for _, dir := range near() {
+			if file := onlyLibrary(dir, stem, version); file != "" {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// onlyLibrary finds a library of the driver in a directory, of the given version,
+// or of any if there is only one.
+func onlyLibrary(dir, stem, version string) string {
+	files, err := filepath.Glob(filepath.Join(dir, stem+".*"))
+	if err != nil {
+		return ""
+	}
+	files = slices.DeleteFunc(files, func(file string) bool {
+		s, v, ok := driverlibs.Split(filepath.Base(file))
+		return !ok || s != stem || version != "" && v != version
+	})
+	if len(files) != 1 {
+		return ""
+	}
+	return files[0]
+}
+
+// Node implements oci.NVIDIAHost.
+func (h *nvidiaHost) Node(file string) (specs.LinuxDevice, bool) {
+	if !strings.HasPrefix(file, "/dev/") {
+		return specs.LinuxDevice{}, false
+	}
+	node, err := charDevice(file)
+	if err != nil || node == nil {
+		return specs.LinuxDevice{}, false
+	}
+	return *node, true
+}
+
+// Proc implements oci.NVIDIAHost. What says that programs may make device nodes
+// says that they may not, as NVIDIA's tools have it in containers; a GPU that is
+// not there is shown as one that is.
+func (h *nvidiaHost) Proc(file string) string {
+	if file == filepath.Join(nvidiaProc, "params") {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(h.params, withoutNodes(text), 0o444) //nolint:gosec // any user of the container reads it
+		}
+		if err != nil {
+			return ""
+		}
+		return h.params
+	}
+	if h.Exists(file) {
+		return file
+	}
+	if filepath.Dir(file) == filepath.Join(nvidiaProc, "gpus") {
+		if others, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*")); err == nil && len(others) > 0 {
+			return others[0]
+		}
+	}
+	return ""
+}
+
+// withoutNodes is NVIDIA's list of parameters with the permission to make nodes
+// taken out (nvidia-cdi-hook, disable-device-node-modification).
+func withoutNodes(params []byte) []byte {
+	return bytes.ReplaceAll(params, []byte("ModifyDeviceFiles: 1\n"), []byte("ModifyDeviceFiles: 0\n"))
+}
+
+// runSkippedHooks does in the root of a container that is about to be restored
+// what runc does only when it makes one.
+func (c *container) runSkippedHooks(ctx context.Context) error {
+	if !c.skippedHooks {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath(filepath.Join(filepath.Dir(self), oci.HookProgram))
+	if err != nil {
+		return fmt.Errorf("NVIDIA's hooks are run by %s: %w", oci.HookProgram, err)
+	}
+	state, err := json.Marshal(specs.State{Version: specs.Version, ID: c.id, Status: specs.StateCreating, Bundle: c.bundle})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, skippedTimeout, fmt.Errorf("not done within %s", skippedTimeout))
+	defer cancel()
+	var out bytes.Buffer
+	cmd := execx.Command(ctx, program, string(hooks.Restored))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(state), &out, &out
+	if err := execx.Run(ctx, cmd); err != nil {
+		return fmt.Errorf("run the hooks that runc does not run at a restore: %w: %s", err, execx.LastLines(out.String(), 4))
+	}
+	return nil
+}
