@@ -181,9 +181,9 @@ func TestGPUCollective(t *testing.T) {
 	s := d.toy("-c", "-n", "4")
 	c := d.run(ctx, t, s)
 	c.ticksOn(ctx, 4)
-	// One is late at first, in a collective that those which are locked by
-	// then do not join.
-	d.faults(t, "lock comm=toy2 delay=20 times=3")
+	// One is so late at first that it is in a collective by then, which those
+	// that are locked do not join.
+	d.faults(t, "lock comm=toy2 delay=100 times=3")
 	seen := d.callsSoFar(t)
 	dir := c.mustCheckpoint(ctx, false)
 	tries := map[int]int{}

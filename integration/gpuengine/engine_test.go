@@ -123,7 +123,7 @@ func TestSuspendFails(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, standin.H200s(2, 1), nvidia.WithStepTimeout(500*time.Millisecond))
+			b := newBench(t, standin.H200s(2, 1), nvidia.WithStepTimeout(3*time.Second))
 			y := b.start(t, 4)
 			procs := b.find(t, y)
 			b.faults(t, test.fault)
