@@ -14,6 +14,7 @@ import (
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sys/unix"
@@ -43,6 +44,11 @@ func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskReque
 	c := s.container(r.ID)
 	if c == nil {
 		return s.TTRPCTaskService.Checkpoint(ctx, r)
+	}
+	if c.leftPaused() {
+		// Nobody would resume it after this one.
+		s.resumeAbandoned(ctx, c)
+		return nil, status(fmt.Errorf("checkpoint %s: it was paused for another one, whose client has gone, and goes on now: try again: %w", r.ID, errdefs.ErrFailedPrecondition))
 	}
 	ctx, end, err := c.begin(ctx, opCheckpoint)
 	if err != nil {

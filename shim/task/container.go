@@ -90,6 +90,9 @@ type container struct {
 	paused []gpuplugin.Process // guarded by mu
 	// pausedAt is when Pause ended, zero when the container runs.
 	pausedAt time.Time // guarded by mu
+	// awaited resumes the container if the checkpoint does not come for which it was
+	// paused, nil if none has to.
+	awaited *time.Timer // guarded by mu
 	// resumed says that we resumed the container because the client that had
 	// paused it for a checkpoint was gone.
 	resumed bool // guarded by mu
@@ -166,6 +169,9 @@ func (s *service) writeSpec(ctx context.Context, c *container, spec *oci.Spec) e
 
 // abandon ends what was begun for a container that there will not be.
 func (c *container) abandon(ctx context.Context) {
+	c.mu.Lock()
+	c.stopAwaiting()
+	c.mu.Unlock()
 	c.abandonRestore(ctx)
 	c.eject(ctx)
 }

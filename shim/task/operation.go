@@ -42,6 +42,7 @@ func (c *container) begin(ctx context.Context, what op) (context.Context, func()
 		return nil, nil, fmt.Errorf("%s of container %s: its %s is under way: %w", what, c.id, c.current.op, errdefs.ErrFailedPrecondition)
 	}
 	c.current = o
+	c.stopAwaiting()
 	return ctx, func() {
 		c.mu.Lock()
 		c.current = nil

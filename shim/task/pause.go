@@ -64,9 +64,51 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 		return nil, err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.paused, c.pausedAt, c.resumed = locked.procs, time.Now(), false
-	c.mu.Unlock()
+	if _, bounded := ctx.Deadline(); bounded && c.sandbox != "" {
+		s.awaitCheckpoint(ctx, c)
+	}
 	return resp, nil
+}
+
+// awaitCheckpoint resumes the container if the checkpoint does not come for which
+// it was paused. The caller holds c.mu.
+func (s *service) awaitCheckpoint(ctx context.Context, c *container) {
+	var timer *time.Timer
+	timer = time.AfterFunc(checkpointFollows, func() {
+		c.mu.Lock()
+		due := c.awaited == timer
+		c.mu.Unlock()
+		if due {
+			s.resumeAbandoned(ctx, c)
+		}
+	})
+	c.awaited = timer
+}
+
+// checkpointFollows is how long a pod's container stays paused for a checkpoint that
+// does not come. The kubelet's interface has no pause but the first half of a
+// checkpoint; containerd asks for the other half at once, unless its client has
+// gone, which is not told: as long as the GPUs had to be waited for, it could.
+// A pause by hand has no deadline.
+const checkpointFollows = 10 * time.Second
+
+// stopAwaiting notes that something is done with the container. The caller holds
+// c.mu.
+func (c *container) stopAwaiting() {
+	if c.awaited != nil {
+		c.awaited.Stop()
+		c.awaited = nil
+	}
+}
+
+// leftPaused tells whether the container is paused for a checkpoint whose client
+// has gone: somebody else has looked, and found it so.
+func (c *container) leftPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.awaited != nil && c.pausedAt.IsZero()
 }
 
 // locked is what the first half of a pause did.
@@ -100,7 +142,11 @@ func (s *service) lockGPUs(ctx context.Context, c *container) (*locked, error) {
 	if c.gpu.Engine() == snapshot.EngineNone {
 		return none, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pauseTimeout, fmt.Errorf("GPU work did not end within %s", pauseTimeout))
+	timeout := pauseTimeout
+	if c.timeout > 0 {
+		timeout = min(timeout, c.timeout)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("GPU work did not end within %s", timeout))
 	defer cancel()
 	if err := s.standing(ctx, c); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -153,4 +154,61 @@ func TestResumesAfterDirectoryIsGone(t *testing.T) {
 	if !slices.Contains(inner.calls, "resume") || !c.resumed {
 		t.Errorf("calls %v, resumed %t", inner.calls, c.resumed)
 	}
+}
+
+// The kubelet's containers are paused for checkpoints only. If none comes, or another
+// one finds the container paused, its client has gone.
+func TestPausedForNoCheckpoint(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sandbox   string
+		unbounded bool
+		// then happens after the pause, and resumed says what follows of it.
+		then    func(ctx context.Context, s *service)
+		resumed bool
+	}{
+		"nothing":       {sandbox: "pod", resumed: true},
+		"by hand":       {sandbox: "pod", unbounded: true},
+		"not in a pod":  {},
+		"it is resumed": {sandbox: "pod", then: func(ctx context.Context, s *service) { _, _ = s.Resume(ctx, &taskapi.ResumeRequest{ID: "c"}) }, resumed: true},
+		"its checkpoint": {sandbox: "pod", then: func(ctx context.Context, s *service) {
+			_, _ = s.Checkpoint(ctx, &taskapi.CheckpointTaskRequest{ID: "c"})
+		}},
+		"another's checkpoint":      {sandbox: "pod", then: others, resumed: true},
+		"another's, paused by hand": {sandbox: "pod", unbounded: true, then: others},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &container{id: "c", pid: 5, group: &groupFake{}, sandbox: tc.sandbox}
+				s, inner := newService(c)
+				ctx, cancel := t.Context(), func() {}
+				if !tc.unbounded {
+					ctx, cancel = context.WithTimeout(ctx, time.Hour)
+				}
+				defer cancel()
+				if _, err := s.Pause(ctx, &taskapi.PauseRequest{ID: "c"}); err != nil {
+					t.Fatal(err)
+				}
+				if tc.then != nil {
+					tc.then(ctx, s)
+				}
+				time.Sleep(2 * checkpointFollows) //nolint:forbidigo // the time of the test's bubble
+				synctest.Wait()
+				resumes := 0
+				for _, call := range inner.calls {
+					if call == "resume" {
+						resumes++
+					}
+				}
+				if want := map[bool]int{true: 1}[tc.resumed]; resumes != want {
+					t.Errorf("resumed %d times, want %d: %v", resumes, want, inner.calls)
+				}
+			})
+		})
+	}
+}
+
+// others is a checkpoint whose client has asked for the state first.
+func others(ctx context.Context, s *service) {
+	_, _ = s.State(ctx, &taskapi.StateRequest{ID: "c"})
+	_, _ = s.Checkpoint(ctx, &taskapi.CheckpointTaskRequest{ID: "c"})
 }
