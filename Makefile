@@ -28,6 +28,11 @@ help: ## print this list
 setup: ## install and build everything that the machine needs
 	@hack/setup.sh
 
+# What runs a container, without what only tests need.
+.PHONY: setup-run
+setup-run:
+	@hack/setup.sh packages criu runc containerd nerdctl
+
 .PHONY: build
 build: $(addprefix bin/,$(COMMANDS)) libhetcuda ## build our programs into bin/
 
@@ -60,15 +65,15 @@ standin: ## the libraries that stand in for a GPU's driver in tests
 	@$(MAKE) --no-print-directory -C integration/standin OUT='$(CURDIR)/bin/standin'
 
 .PHONY: integration
-integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl (RUNTIME=, RUN=)
+integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl, kubelet (RUNTIME=, RUN=)
 	@HETGPU_TEST_RUNTIME=$(RUNTIME) hack/integration.sh '$(RUN)'
 
 .PHONY: demo
-demo: setup build ## run, checkpoint and restore a container, step by step
+demo: setup-run build ## run, checkpoint and restore a container, step by step
 	@go run ./integration/demo
 
 .PHONY: gpu-bundle
-gpu-bundle: setup build standin ## dist/gpu-bundle.tar.gz: all that a host with a GPU and no network needs
+gpu-bundle: setup-run build standin ## dist/gpu-bundle.tar.gz: all that a host with a GPU and no network needs
 	@hack/gpu-bundle.sh
 
 .PHONY: gpu-test
@@ -80,7 +85,7 @@ gpu-rehearsal: gpu-bundle ## the same suite without a GPU, with the stand-in dri
 	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64 -repetitions 3,2,1
 
 .PHONY: bench
-bench: setup build ## compare with the stock shim: latency, memory, checkpoint; report in dist/bench
+bench: setup-run build ## compare with the stock shim: latency, memory, checkpoint; report in dist/bench
 	@go run ./integration/bench -out dist/bench
 
 .PHONY: lint

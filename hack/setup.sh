@@ -7,7 +7,7 @@
 # then it takes about a second. Two runs at once wait for each other.
 #
 #   hack/setup.sh                everything
-#   hack/setup.sh PART...        packages, criu, runc, containerd, nerdctl, lint, gotestsum
+#   hack/setup.sh PART...        packages, criu, runc, containerd, nerdctl, kubelet, cni, checkpointctl, lint, gotestsum
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -109,12 +109,51 @@ build_nerdctl() {
 		-ldflags "-s -w -X github.com/containerd/nerdctl/v2/pkg/version.Version=v$version" ./cmd/nerdctl
 }
 
+# staging MODULE-DIR VERSION prints the replace lines for a module of our own that
+# depends on Kubernetes: its own go.mod has those modules below ./staging, which
+# the published module lacks, and they are published as v0.X.
+staging() {
+	sed -n 's#^\t*\(k8s\.io/[a-z-]*\) => \./staging/.*#replace \1 => \1 v0.'"${2#*.}"'#p' "$1/go.mod"
+}
+
+build_kubelet() {
+	local version=$1 out=$2 tmp=$3 dir base=k8s.io/component-base/version
+	dir=$(module_dir k8s.io/kubernetes "v$version")
+	mkdir "$tmp/src"
+	{
+		printf 'module kubelet\n\n'
+		grep -E '^(go|godebug) ' "$dir/go.mod"
+		printf '\nrequire k8s.io/kubernetes v%s\n\n' "$version"
+		staging "$dir" "$version"
+	} >"$tmp/src/go.mod"
+	# Its checksums are those of the checksum database.
+	CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go build -C "$tmp/src" -trimpath -mod=mod -o "$out/kubelet" \
+		-ldflags "-s -w -X $base.gitVersion=v$version -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<<"$version")" \
+		k8s.io/kubernetes/cmd/kubelet
+}
+
+build_cni() {
+	local version=$1 out=$2 dir
+	dir=$(module_dir github.com/containernetworking/plugins "v$version")
+	CGO_ENABLED=0 go_build "$dir" -o "$out/" -ldflags '-s -w' ./plugins/main/ptp ./plugins/main/loopback ./plugins/ipam/host-local
+}
+
 # go_install PACKAGE VERSION OUT builds a program that is published as a module
 # that depends on nothing but other modules.
 go_install() {
 	(cd / && GOBIN=$3 CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go install -trimpath -ldflags '-s -w' "$1@v$2")
 }
 build_golangci_lint() { go_install github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$1" "$2"; }
+build_checkpointctl() {
+	local version=$1 out=$2 tmp=$3
+	mkdir "$tmp/src"
+	# The version of go-criu that it asks for is not to be had everywhere.
+	printf 'module checkpointctl\n\ngo 1.26\n\nrequire %s v%s\n\nreplace %s => %s v%s\n' \
+		github.com/checkpoint-restore/checkpointctl "$version" \
+		github.com/checkpoint-restore/go-criu/v8 github.com/checkpoint-restore/go-criu/v8 "$CHECKPOINTCTL_GO_CRIU_VERSION" >"$tmp/src/go.mod"
+	CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go build -C "$tmp/src" -trimpath -mod=mod -o "$out/checkpointctl" \
+		-ldflags '-s -w' github.com/checkpoint-restore/checkpointctl
+}
 build_gotestsum() { go_install gotest.tools/gotestsum "$1" "$2"; }
 
 # criu_works BINARY: is it new enough, and does it agree with this kernel?
@@ -193,13 +232,16 @@ setup_containerd() {
 }
 setup_runc() { cached runc "$RUNC_VERSION" build_runc; }
 setup_nerdctl() { cached nerdctl "$NERDCTL_VERSION" build_nerdctl; }
+setup_kubelet() { cached kubelet "$KUBELET_VERSION" build_kubelet; }
+setup_cni() { cached cni "$CNI_VERSION" build_cni; }
+setup_checkpointctl() { cached checkpointctl "$CHECKPOINTCTL_VERSION" build_checkpointctl; }
 setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
 setup_gotestsum() { cached gotestsum "$GOTESTSUM_VERSION" build_gotestsum; }
 
-[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl lint gotestsum
+[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl kubelet cni checkpointctl lint gotestsum
 for part; do
 	case $part in
-	packages | criu | runc | containerd | nerdctl | lint | gotestsum) "setup_$part" ;;
+	packages | criu | runc | containerd | nerdctl | kubelet | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
 	*) die "unknown part '$part'" ;;
 	esac
 done

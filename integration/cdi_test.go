@@ -25,6 +25,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
 
@@ -38,7 +39,7 @@ func (d *daemon) driverTree(t *testing.T, version string) (driver, dev string) {
 	driver, dev = t.TempDir(), t.TempDir()
 	lib := filepath.Join(driver, "usr", "lib", "x86_64-linux-gnu")
 	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
-		if err := copyProgram(filepath.Join(lib, name+"."+version), filepath.Join(d.programs, name+".1")); err != nil {
+		if err := standin.CopyProgram(filepath.Join(lib, name+"."+version), filepath.Join(d.programs, name+".1")); err != nil {
 			t.Fatal(err)
 		}
 		for link, target := range map[string]string{name + ".1": name + "." + version, name: name + ".1"} {

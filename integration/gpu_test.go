@@ -42,15 +42,9 @@ func (d *daemon) makeMachine(dir string) (env []string, err error) {
 	if d.gpu, err = standin.New(filepath.Join(dir, "machine"), usual); err != nil {
 		return nil, err
 	}
-	// A copy, since others may build while tests run.
 	programs := filepath.Join(dir, "programs")
-	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "toy", "vmmtoy", "ckpt"} {
-		if err := copyProgram(filepath.Join(programs, name), filepath.Join("../bin/standin", name)); err != nil {
-			return nil, fmt.Errorf("the stand-in for a GPU is missing, run 'make standin': %w", err)
-		}
-	}
-	if err := copyProgram(filepath.Join(dir, "libhetcuda", "libcuda.so.1"), "../bin/libhetcuda/libcuda.so.1"); err != nil {
-		return nil, fmt.Errorf("libhetcuda is missing, run 'make build': %w", err)
+	if err := standin.Install(programs, filepath.Join(dir, "libhetcuda"), "../bin"); err != nil {
+		return nil, err
 	}
 	d.programs, d.hetgpu = programs, dir
 	return append(d.gpu.Env(),
@@ -58,17 +52,6 @@ func (d *daemon) makeMachine(dir string) (env []string, err error) {
 		"HETGPU_LIBNVML="+filepath.Join(programs, "libnvidia-ml.so.1"),
 		"HETGPU_CONFIG="+d.configFile(),
 	), d.writeConfig("")
-}
-
-func copyProgram(to, from string) error {
-	data, err := os.ReadFile(from)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(to), 0o755)
-	}
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o755)
 }
 
 func (d *daemon) configFile() string { return filepath.Join(d.hetgpu, "config.toml") }
@@ -94,22 +77,6 @@ func (d *daemon) writeConfig(more string) error {
 	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\n%s\n",
 		d.logDir(), filepath.Join(d.hetgpu, "state"), filepath.Join(d.hetgpu, "libhetcuda"), more)
 	return os.WriteFile(d.configFile(), []byte(text), 0o600)
-}
-
-// addLibC adds what a dynamic program needs to run.
-func addLibC(ctx context.Context, files map[string]string) error {
-	for name, at := range map[string]string{"ld-linux-x86-64.so.2": "/lib64/", "libc.so.6": "/lib/", "libdl.so.2": "/lib/", "libpthread.so.0": "/lib/"} {
-		out, err := exec.CommandContext(ctx, "cc", "-print-file-name="+name).Output()
-		file := strings.TrimSpace(string(out))
-		if err == nil && !filepath.IsAbs(file) {
-			err = fmt.Errorf("cc knows only %q", file)
-		}
-		if err != nil {
-			return fmt.Errorf("find %s: %w", name, err)
-		}
-		files[at+name] = file
-	}
-	return nil
 }
 
 // change makes the daemon's machine another one for the rest of the test.

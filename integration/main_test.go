@@ -10,6 +10,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -132,9 +133,11 @@ func testImage(ctx context.Context) (testbed.Image, error) {
 		}
 		im.Files["/bin/"+name] = program
 	}
-	if err := addLibC(ctx, im.Files); err != nil {
+	libc, err := testbed.LibC(ctx)
+	if err != nil {
 		return im, err
 	}
+	maps.Copy(im.Files, libc)
 	im.Busybox, err = testbed.FindBusybox()
 	return im, err
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -32,7 +31,6 @@ const (
 	// startTimeout is generous: the first start of a daemon creates its
 	// databases on a disk that may be busy.
 	startTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second
 	// markerEnv is inherited by the shims, runc, CRIU, loggers and helpers of
 	// a daemon, but not by containers.
 	markerEnv = "HETGPU_TESTBED"
@@ -51,26 +49,30 @@ type Config struct {
 	// Dir is where the daemon's directory is made; empty for the default of
 	// temporary files. It has to be short, and on a disk that overlayfs can use.
 	Dir string
+	// CRI makes the daemon serve a kubelet; nil for not.
+	CRI *CRI
 }
 
 // Daemon is a running containerd.
 type Daemon struct {
 	// Dir has everything of this daemon, and is removed by Stop.
 	Dir string
-	// Namespace is unique to this daemon.
+	// Namespace is unique to this daemon, unless that serves the kubelet.
 	Namespace string
 	// Snapshotter is overlayfs where that works, else native.
 	Snapshotter string
 	// Client talks to the daemon, in its Namespace.
 	Client *containerd.Client
 
-	path string
-	env  []string
-	cmd  *exec.Cmd
-	// exited is closed when the daemon's process has been waited for, and
-	// exitErr is set before.
-	exited  chan struct{}
-	exitErr error
+	path    string
+	env     []string
+	process *server
+	// marker is unique to this daemon: what it starts has it in its environment,
+	// and its containers are in cgroups below it.
+	marker string
+	cri    *CRI
+	// ids are those of the containers of pods that were removed.
+	ids []string
 	// told are the leftovers that a caller of Leftovers knows of.
 	told map[string]bool
 }
@@ -82,7 +84,11 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{Dir: dir, Namespace: "hg-" + randomHex(), exited: make(chan struct{}), told: map[string]bool{}}
+	d := &Daemon{Dir: dir, marker: "hg-" + randomHex(), cri: cfg.CRI, told: map[string]bool{}}
+	d.Namespace = d.marker
+	if d.cri != nil {
+		d.Namespace = criNamespace
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start containerd: %w\n%s", err, d.LogTail())
@@ -95,12 +101,17 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	d.path = strings.Join(append(append([]string{}, cfg.Path...), os.Getenv("PATH")), ":")
 	// Temporary files in a directory of our own, so that none is left unseen.
 	d.env = append(withoutEnv(os.Environ(), "PATH", "TMPDIR", "XDG_RUNTIME_DIR", markerEnv),
-		"PATH="+d.path, "TMPDIR="+d.TempDir(), markerEnv+"="+d.Namespace)
+		"PATH="+d.path, "TMPDIR="+d.TempDir(), markerEnv+"="+d.marker)
 	d.env = append(d.env, cfg.Env...)
 	if err := os.Mkdir(d.TempDir(), 0o700); err != nil {
 		return nil, err
 	}
 	d.Snapshotter = pickSnapshotter(dir)
+	if d.cri != nil {
+		if err := d.writeNetwork(); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.writeConfig(); err != nil {
 		return nil, err
 	}
@@ -108,7 +119,7 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if err := d.connect(ctx); err != nil {
-		d.kill()
+		d.process.kill()
 		return nil, err
 	}
 	return d, nil
@@ -156,7 +167,6 @@ func (d *Daemon) Restart(ctx context.Context, sig syscall.Signal) error {
 	if err := d.end(sig); err != nil {
 		return err
 	}
-	d.exited = make(chan struct{})
 	if err := d.startProcess(); err != nil {
 		return err
 	}
@@ -173,13 +183,14 @@ func (d *Daemon) Stop(ctx context.Context) error {
 }
 
 func (d *Daemon) writeConfig() error {
+	disabled, served := d.criConfig()
 	return os.WriteFile(d.configPath(), fmt.Appendf(nil, `version = 3
 root = %q
 state = %q
 # Of no use here, and slow to start or with paths outside our directory.
 disabled_plugins = [
-  "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime",
-  "io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
+  %s
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
   "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile",
   "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs",
   "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing",
@@ -190,7 +201,7 @@ disabled_plugins = [
   address = %q
 [debug]
   level = "debug"
-`, filepath.Join(d.Dir, "root"), filepath.Join(d.Dir, "state"), d.Address(), d.Address()+".ttrpc"), 0o600)
+%s`, filepath.Join(d.Dir, "root"), filepath.Join(d.Dir, "state"), disabled, d.Address(), d.Address()+".ttrpc", served), 0o600)
 }
 
 func (d *Daemon) configPath() string { return filepath.Join(d.Dir, "config.toml") }
@@ -200,29 +211,11 @@ func (d *Daemon) startProcess() error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(d.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	// Not CommandContext: the daemon outlives the context of its start.
-	d.cmd = exec.Command(program, "--config", d.configPath())
-	d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = d.env, log, log
-	// A test that is killed must not leave a daemon.
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started, exited := make(chan error), d.exited
-	go func() {
-		// The parent-death signal comes when the thread that started the
-		// process ends, so that thread is kept until the process has ended.
-		runtime.LockOSThread()
-		err := d.cmd.Start()
-		started <- err
-		if err == nil {
-			d.exitErr = d.cmd.Wait()
-			close(exited)
-		}
-	}()
-	return <-started
+	cmd := exec.Command(program, "--config", d.configPath())
+	cmd.Env = d.env
+	d.process, err = serve(cmd, d.LogPath())
+	return err
 }
 
 // connect waits until the daemon answers, or has exited.
@@ -230,10 +223,8 @@ func (d *Daemon) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return Eventually(ctx, "containerd serves", func() error {
-		select {
-		case <-d.exited:
-			return Permanent(fmt.Errorf("it exited: %w", d.exitErr))
-		default:
+		if err := d.process.alive(); err != nil {
+			return err
 		}
 		if _, err := os.Stat(d.Address()); err != nil {
 			return err
@@ -251,22 +242,9 @@ func (d *Daemon) connect(ctx context.Context) error {
 	})
 }
 
-// end closes the client and ends the daemon's process, harder if need be.
+// end closes the client and ends the daemon's process.
 func (d *Daemon) end(sig syscall.Signal) error {
-	err := d.Client.Close()
-	_ = d.cmd.Process.Signal(sig)
-	select {
-	case <-d.exited:
-		return err
-	case <-time.After(stopTimeout):
-	}
-	d.kill()
-	return errors.Join(err, fmt.Errorf("containerd did not end within %s of %v", stopTimeout, sig))
-}
-
-func (d *Daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	<-d.exited
+	return errors.Join(d.Client.Close(), d.process.end(sig))
 }
 
 func randomHex() string {

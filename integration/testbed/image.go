@@ -36,6 +36,27 @@ type Image struct {
 	Busybox string
 	// Files are added: path in the image to path on this machine.
 	Files map[string]string
+	// Command is what a container runs that is told nothing else; a shell if there
+	// is none.
+	Command []string
+}
+
+// LibC are the files that a dynamic program needs to run, by their paths in an
+// image.
+func LibC(ctx context.Context) (map[string]string, error) {
+	files := map[string]string{}
+	for name, at := range map[string]string{"ld-linux-x86-64.so.2": "/lib64/", "libc.so.6": "/lib/", "libdl.so.2": "/lib/", "libpthread.so.0": "/lib/"} {
+		out, err := exec.CommandContext(ctx, "cc", "-print-file-name="+name).Output()
+		file := strings.TrimSpace(string(out))
+		if err == nil && !filepath.IsAbs(file) {
+			err = fmt.Errorf("cc knows only %q", file)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", name, err)
+		}
+		files[at+name] = file
+	}
+	return files, nil
 }
 
 // FindBusybox returns the host's busybox, if it is a static one.
@@ -53,9 +74,13 @@ func (im Image) Write(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	command := im.Command
+	if command == nil {
+		command = []string{"/bin/sh"}
+	}
 	config, err := json.Marshal(ocispec.Image{
 		Platform: ocispec.Platform{Architecture: runtime.GOARCH, OS: "linux"},
-		Config:   ocispec.ImageConfig{Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sh"}},
+		Config:   ocispec.ImageConfig{Env: []string{"PATH=/bin"}, Cmd: command},
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(layer)}},
 	})
 	if err != nil {

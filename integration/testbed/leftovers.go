@@ -44,7 +44,7 @@ func (d *Daemon) Leftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var left []string
-	err := Eventually(ctx, "nothing is left of "+d.Namespace, func() (err error) {
+	err := Eventually(ctx, "nothing is left of "+d.marker, func() (err error) {
 		left, err = d.left()
 		left = slices.DeleteFunc(left, func(thing string) bool { return d.told[thing] })
 		if err == nil && len(left) > 0 {
@@ -87,11 +87,11 @@ func (d *Daemon) Processes() ([]Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	marker := []byte(markerEnv + "=" + d.Namespace)
+	marker := []byte(markerEnv + "=" + d.marker)
 	var procs []Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == d.cmd.Process.Pid || pid == os.Getpid() {
+		if err != nil || pid == d.process.cmd.Process.Pid || pid == os.Getpid() {
 			continue
 		}
 		dir := filepath.Join("/proc", e.Name())
@@ -99,7 +99,8 @@ func (d *Daemon) Processes() ([]Process, error) {
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		cgroup, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 		marked := slices.ContainsFunc(bytes.Split(environ, []byte{0}), func(e []byte) bool { return bytes.Equal(e, marker) })
-		contained := bytes.Contains(cgroup, []byte("/"+d.Namespace+"/"))
+		contained := bytes.Contains(cgroup, []byte("/"+d.marker+"/"))
+		contained = contained || d.rootIsOurs(dir)
 		marked = marked || d.isOurCRIU(dir)
 		if !marked && !contained || isZombie(dir) {
 			continue
@@ -172,7 +173,7 @@ func (d *Daemon) unmountAll() error {
 // innermost first.
 func (d *Daemon) cgroups() []string {
 	var dirs []string
-	for _, pattern := range []string{"/sys/fs/cgroup/" + d.Namespace, "/sys/fs/cgroup/*/" + d.Namespace} {
+	for _, pattern := range []string{"/sys/fs/cgroup/" + d.marker, "/sys/fs/cgroup/*/" + d.marker} {
 		roots, _ := filepath.Glob(pattern)
 		for _, root := range roots {
 			_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -190,7 +191,21 @@ func (d *Daemon) cgroups() []string {
 // containerCgroups is cgroups without those of the namespace itself, which
 // nobody removes.
 func (d *Daemon) containerCgroups() []string {
-	return slices.DeleteFunc(d.cgroups(), func(dir string) bool { return filepath.Base(dir) == d.Namespace })
+	if d.cri != nil {
+		return d.podCgroups()
+	}
+	return slices.DeleteFunc(d.cgroups(), func(dir string) bool { return filepath.Base(dir) == d.marker })
+}
+
+// podCgroups lists the cgroups of the containers of pods that were removed.
+func (d *Daemon) podCgroups() (dirs []string) {
+	for _, id := range d.ids {
+		for _, pattern := range []string{"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id} {
+			found, _ := filepath.Glob(pattern)
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
 }
 
 func (d *Daemon) removeCgroups() error {

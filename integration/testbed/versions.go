@@ -60,15 +60,31 @@ func (in *Installed) Containerds() []string {
 
 // Path is a Config.Path for the given version of containerd.
 func (in *Installed) Path(containerd string) ([]string, error) {
+	return in.path(map[string]string{
+		"containerd": containerd,
+		"runc":       in.versions["RUNC_VERSION"],
+		"nerdctl":    in.versions["NERDCTL_VERSION"],
+	})
+}
+
+// KubePath is Path with what a kubelet needs besides.
+func (in *Installed) KubePath(containerd string) ([]string, error) {
+	return in.path(map[string]string{
+		"containerd":    containerd,
+		"runc":          in.versions["RUNC_VERSION"],
+		"kubelet":       in.versions["KUBELET_VERSION"],
+		"cni":           in.versions["CNI_VERSION"],
+		"checkpointctl": in.versions["CHECKPOINTCTL_VERSION"],
+	})
+}
+
+// path has our own programs, those that "make setup" built, and CRIU.
+func (in *Installed) path(programs map[string]string) ([]string, error) {
 	path := []string{filepath.Join(in.root, "bin")}
-	for _, program := range [][2]string{
-		{"containerd", containerd},
-		{"runc", in.versions["RUNC_VERSION"]},
-		{"nerdctl", in.versions["NERDCTL_VERSION"]},
-	} {
-		dir := filepath.Join(in.cache, program[0]+"-"+program[1], "bin")
+	for name, version := range programs {
+		dir := filepath.Join(in.cache, name+"-"+version, "bin")
 		if _, err := os.Stat(dir); err != nil {
-			return nil, fmt.Errorf("%s %s is missing, run 'make setup': %w", program[0], program[1], err)
+			return nil, fmt.Errorf("%s %s is missing, run 'make setup': %w", name, version, err)
 		}
 		path = append(path, dir)
 	}

@@ -25,7 +25,11 @@ func Permanent(err error) error { return permanentError{err} }
 // context ends. It is for conditions that nothing announces: where there is an
 // event to wait for, wait for that.
 func Eventually(ctx context.Context, what string, try func() error) error {
-	ticker := time.NewTicker(pollInterval)
+	return eventually(ctx, pollInterval, what, try)
+}
+
+func eventually(ctx context.Context, interval time.Duration, what string, try func() error) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		err := try()

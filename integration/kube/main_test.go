@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
+)
+
+const (
+	// testTimeout bounds each test, so that one that hangs is named.
+	testTimeout = 4 * time.Minute
+	// image is what pods of tests run: busybox and the tests' programs.
+	image = "test.hetgpu.local/programs:1"
+	// sandboxImage waits to be killed.
+	sandboxImage = "test.hetgpu.local/pause:1"
+)
+
+// node is a machine as Kubernetes sees it: a kubelet and its containerd.
+type node struct {
+	*testbed.Kubelet
+	d *testbed.Daemon
+	// setup is what distinguishes it.
+	setup setup
+	gpu   *standin.Machine
+	// programs has the stand-ins for a GPU; hetgpu what the shims' configuration
+	// names.
+	programs, hetgpu string
+}
+
+// setup is one way to use the shim.
+type setup struct {
+	name string
+	// old says that it is the older containerd.
+	old     bool
+	handler testbed.Handler
+}
+
+var (
+	// ours is a handler of our own name, with options as text.
+	ours = testbed.Handler{Name: "hetgpu", Type: "io.hetgpu.v2", Options: "SystemdCgroup = false"}
+	// asRunc is a handler that is runc's for containerd, with our program.
+	asRunc = testbed.Handler{Name: "hetgpu-runc", Type: "io.containerd.runc.v2", Options: "SystemdCgroup = false"}
+
+	// setups have both versions of containerd first.
+	setups = []setup{
+		{name: "ours", handler: ours},
+		{name: "ours-on-old", old: true, handler: ours},
+		{name: "as-runc", handler: asRunc},
+	}
+
+	// nodes are started when a test needs them.
+	nodes     = map[string]*node{}
+	installed *testbed.Installed
+	scratch   string
+)
+
+func TestMain(m *testing.M) {
+	status, err := runTests(context.Background(), m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kube:", err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func runTests(ctx context.Context, m *testing.M) (status int, err error) {
+	if os.Getuid() != 0 {
+		return 1, errors.New("these tests start containers: run them as root")
+	}
+	if installed, err = testbed.FindInstalled("../.."); err != nil {
+		return 1, err
+	}
+	if scratch, err = os.MkdirTemp("", "hg-kube"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(scratch)
+	defer func() {
+		for _, n := range nodes {
+			if stopErr := n.stop(ctx); stopErr != nil {
+				status, err = 1, errors.Join(err, fmt.Errorf("%s: %w", n.setup.name, stopErr))
+			}
+		}
+	}()
+	return m.Run(), nil
+}
+
+// each runs a test on every node.
+func each(t *testing.T, test func(ctx context.Context, t *testing.T, n *node)) {
+	t.Helper()
+	eachOf(t, setups, test)
+}
+
+// eachOf runs a test on some nodes.
+func eachOf(t *testing.T, setups []setup, test func(ctx context.Context, t *testing.T, n *node)) {
+	t.Helper()
+	for _, s := range setups {
+		t.Run(s.name, func(t *testing.T) { on(t, s, test) })
+	}
+}
+
+// on runs a test on one node.
+func on(t *testing.T, s setup, test func(ctx context.Context, t *testing.T, n *node)) {
+	t.Helper()
+	if runtime := os.Getenv("HETGPU_TEST_RUNTIME"); runtime != "" && runtime != ours.Type {
+		t.Skipf("%s is under test, and this is about our own", runtime)
+	}
+	n, err := theNode(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), testTimeout, fmt.Errorf("%s took more than %s", t.Name(), testTimeout))
+	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("end of the kubelet's log:\n%s\nend of containerd's:\n%s", n.LogTail(), n.d.LogTail())
+		}
+	})
+	test(ctx, t, n)
+}
+
+// theNode returns the node of a setup, and starts it when it is first asked for.
+func theNode(ctx context.Context, s setup) (*node, error) {
+	if n := nodes[s.name]; n != nil {
+		return n, nil
+	}
+	n := &node{setup: s, hetgpu: filepath.Join(scratch, s.name)}
+	env, err := n.install()
+	if err != nil {
+		return nil, err
+	}
+	version := installed.Containerds()[0]
+	more := ""
+	if s.old {
+		version = installed.Containerds()[1]
+		// containerd 2.2 restores images of checkpoints itself, if it is told to.
+		more = "enable_experimental_restore_via_create = true"
+	}
+	path, err := installed.KubePath(version)
+	if err != nil {
+		return nil, err
+	}
+	if s.handler.Type != ours.Type {
+		s.handler.Path = filepath.Join(path[0], "containerd-shim-hetgpu-v2")
+	}
+	n.d, err = testbed.Start(ctx, testbed.Config{Path: path, Env: env, CRI: &testbed.CRI{
+		SandboxImage: sandboxImage, Handler: s.handler, Subnet: byte(100 + len(nodes)), More: more,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	nodes[s.name] = n
+	if err := n.importImages(ctx); err != nil {
+		return nil, err
+	}
+	n.Kubelet, err = n.d.StartKubelet(ctx)
+	return n, err
+}
+
+// install makes the node's GPUs and the shims' configuration, and returns the
+// environment by which shims find them.
+func (n *node) install() (env []string, err error) {
+	if n.gpu, err = standin.New(filepath.Join(n.hetgpu, "machine"), standin.H200s(2, 1)); err != nil {
+		return nil, err
+	}
+	n.programs = filepath.Join(n.hetgpu, "programs")
+	libhetcuda := filepath.Join(n.hetgpu, "libhetcuda")
+	if err := standin.Install(n.programs, libhetcuda, "../../bin"); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(n.snapshots(), 0o700); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(n.hetgpu, "config.toml")
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\nrestore.dirs = [%q]\n",
+		filepath.Join(n.hetgpu, "log"), filepath.Join(n.hetgpu, "state"), libhetcuda, n.snapshots())
+	return append(n.gpu.Env(),
+		"HETGPU_LIBCUDA="+filepath.Join(n.programs, "libcuda.so.1"),
+		"HETGPU_LIBNVML="+filepath.Join(n.programs, "libnvidia-ml.so.1"),
+		"HETGPU_CONFIG="+config,
+	), os.WriteFile(config, []byte(text), 0o600)
+}
+
+// snapshots is where snapshots are looked for that pods name.
+func (n *node) snapshots() string { return filepath.Join(n.hetgpu, "snapshots") }
+
+func (n *node) importImages(ctx context.Context) error {
+	busybox, err := testbed.FindBusybox()
+	if err != nil {
+		return err
+	}
+	files, err := testbed.LibC(ctx)
+	if err != nil {
+		return err
+	}
+	counter := filepath.Join(scratch, "counter")
+	if err := testbed.CompileC(ctx, "../testdata/counter.c", counter); err != nil {
+		return err
+	}
+	files = maps.Clone(files)
+	files["/bin/counter"] = counter
+	for _, im := range []testbed.Image{
+		{Name: image, Busybox: busybox, Files: files},
+		{Name: sandboxImage, Busybox: busybox, Command: []string{"/bin/sleep", "2147483647"}},
+	} {
+		if _, err := n.d.Import(ctx, im); err != nil {
+			return err
+		}
+		if err := n.waitImage(ctx, im.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitImage waits until containerd's CRI has seen the image, which it marks.
+func (n *node) waitImage(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(n.d.Context(ctx), 30*time.Second)
+	defer cancel()
+	return testbed.Eventually(ctx, "the CRI knows "+name, func() error {
+		im, err := n.d.Client.GetImage(ctx, name)
+		if err != nil {
+			return testbed.Permanent(err)
+		}
+		return managed(im)
+	})
+}
+
+func managed(im containerd.Image) error {
+	// containerd 2.4, internal/cri/labels.
+	if im.Labels()["io.cri-containerd.image"] != "managed" {
+		return errors.New("it is not marked yet")
+	}
+	return nil
+}
+
+// stop ends the node. Tests have removed their pods.
+func (n *node) stop(ctx context.Context) error {
+	var err error
+	if n.Kubelet != nil {
+		err = n.Kubelet.Stop(ctx)
+	}
+	return errors.Join(err, n.d.Stop(ctx))
+}
