@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -250,14 +251,15 @@ func TestGPUSplitFallsBack(t *testing.T) {
 	ctx := d.testContext(t)
 	c := d.run(ctx, t, d.splitToy())
 	c.ticksOn(ctx, 1)
-	if status, out := c.execOutput(t, d, "/bin/touch", "/run/hetgpu/control/hetcuda.99"); status != 0 {
-		t.Fatal(out)
-	}
+	stranger := speakNonsense(t, fmt.Sprintf("/proc/%d/root/run/hetgpu/control/hetcuda.99", c.task.Pid()))
 	dir := c.mustCheckpoint(ctx, false)
 	c.expectGoesOn(ctx, 1)
 	m := readManifest(t, dir)
-	if m.Engine != snapshot.EngineDriver || m.Memory != nil || m.Library == nil || !strings.Contains(m.EngineReason, "it is no socket") {
+	if m.Engine != snapshot.EngineDriver || m.Memory != nil || m.Library == nil || !strings.Contains(m.EngineReason, "hetcuda.99") {
 		t.Errorf("engine %s (%s), library %v", m.Engine, m.EngineReason, m.Library)
+	}
+	if err := stranger.Close(); err != nil {
+		t.Error(err)
 	}
 	c.stop(ctx)
 	// By itself it takes the library, which the processes have mapped.
@@ -267,6 +269,28 @@ func TestGPUSplitFallsBack(t *testing.T) {
 	expectSplit(t, r.mustCheckpoint(ctx, false))
 	r.expectGoesOn(ctx, 1)
 	r.stop(ctx)
+}
+
+// speakNonsense listens in a container's control directory, for who asks to be
+// answered by something else than libhetcuda.
+func speakNonsense(t *testing.T, path string) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("unixpacket", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("nonsense"))
+			_ = conn.Close()
+		}
+	}()
+	return listener
 }
 
 // withoutEngine leaves the choice of the engine to the shim.
