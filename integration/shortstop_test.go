@@ -215,6 +215,55 @@ func TestGPUShortStop(t *testing.T) {
 	})
 }
 
+// A second snapshot has only the device memory that has changed, whether or not the
+// kernel tracks other memory, and both together are restored.
+func TestGPUShortStopParent(t *testing.T) {
+	skipOnStock(t, "it knows nothing of GPUs")
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		c := d.run(ctx, t, d.splitToy())
+		c.ticksOn(ctx, 1)
+		base := t.TempDir()
+		first, second, third := filepath.Join(base, "first"), filepath.Join(base, "second"), filepath.Join(base, "third")
+		whole := hetgpu[checkpoint.Report](ctx, t, d, "checkpoint", c.id, "--dir", first)
+		before := c.ticksOn(ctx, 1)
+		part := hetgpu[checkpoint.Report](ctx, t, d, "checkpoint", c.id, "--dir", second, "--parent", first)
+		expectShortStop(t, second, part)
+		m, err := snapshot.ReadManifest(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole.ReusedBytes != 0 || part.ReusedBytes == 0 || m.Memory == nil || m.Memory.ReusedBytes != part.ReusedBytes || !m.Options.Incremental {
+			t.Errorf("reused %d and %d bytes; %+v", whole.ReusedBytes, part.ReusedBytes, m.Memory)
+		}
+		if link, err := os.Readlink(filepath.Join(second, "parent")); err != nil || link != "../first" {
+			t.Errorf("parent leads to %q, %v", link, err)
+		}
+		c.expectGoesOn(ctx, 1)
+		// Not on top of another container's, and nothing is left of the try.
+		expectText(t, d.cli(ctx, t, 1, d.daemonArgs("checkpoint", c.id, "--dir", third, "--parent", base)...), "the snapshot before")
+		expectText(t, d.cli(ctx, t, 1, d.daemonArgs("checkpoint", c.id, "--oci", third, "--parent", first)...), "--parent", "--oci")
+		if _, err := os.Stat(third); err == nil {
+			t.Errorf("left %v", list(third))
+		}
+		// Wherever the two are.
+		moved := t.TempDir()
+		for _, name := range []string{"first", "second"} {
+			if err := os.Rename(filepath.Join(base, name), filepath.Join(moved, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restored := d.restoreByCommand(ctx, t, filepath.Join(moved, "second"), newID(t))
+		restored.expectGoesOn(ctx, 1)
+		if first := restored.firstTick(); first <= before[0] {
+			t.Errorf("it went on at tick %d, and was saved after tick %d", first, before[0])
+		}
+		expectText(t, d.cli(ctx, t, 1, d.daemonArgs("checkpoint", restored.id, "--dir", third, "--parent", filepath.Join(moved, "second"))...), "is of container "+c.id)
+		restored.stop(ctx)
+		c.stop(ctx)
+	})
+}
+
 // What can't be done is said before anything is changed, with what to do.
 func TestShortStopRefused(t *testing.T) {
 	skipOnStock(t, "it has no such command")

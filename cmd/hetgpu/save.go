@@ -50,6 +50,9 @@ func checkpointCommand() *cobra.Command {
 			if (opts.Dir == "") == (opts.Layout == "") {
 				return errors.New("name a directory for the snapshot, by --dir or by --oci")
 			}
+			if opts.Parent != "" && opts.Layout != "" {
+				return errors.New("--parent can't be used with --oci: a layout has all that is needed in it")
+			}
 			client, ctx, err := connect(cmd.Context(), opts.Address, opts.Namespace)
 			if err != nil {
 				return err
@@ -67,6 +70,7 @@ func checkpointCommand() *cobra.Command {
 	flags.StringVar(&opts.Dir, "dir", "", "`directory` for the snapshot: empty, or to be made")
 	flags.StringVar(&opts.Layout, "oci", "", "`directory` for an OCI layout of the snapshot and the image: empty, or to be made")
 	flags.StringVar(&opts.Name, "name", "", "`name` of the checkpoint in the OCI layout (default containerd.io/checkpoint/CONTAINER:TIME)")
+	flags.StringVar(&opts.Parent, "parent", "", "earlier `snapshot` of the container: what has not changed is left there, and it has to be kept")
 	flags.BoolVar(&opts.NoRW, "no-rw", false, "leave out what the container wrote to its root file system")
 	flags.BoolVar(&opts.Shim.Exit, "exit", false, "end the container when the snapshot is complete")
 	flags.BoolVar(&opts.Shim.TCPEstablished, "tcp-established", false, "save established TCP connections")

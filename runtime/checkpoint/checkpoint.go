@@ -71,6 +71,10 @@ type Container struct {
 // Request is what a checkpoint is to do.
 type Request struct {
 	runc.Dump
+	// MemoryParent is an earlier snapshot of the container, relative to Dir, in
+	// which device memory is left that has not changed; "" for none but
+	// Dump.Parent, in which CRIU leaves other memory.
+	MemoryParent string
 	// Manifest has what the caller knows: container, host and options.
 	Manifest snapshot.Manifest
 	// Companion may be nil, and so may Progress.
@@ -288,7 +292,7 @@ func (s *saving) preflight(ctx context.Context) error {
 			reasons = append(reasons, err)
 		}
 	}
-	reasons = append(reasons, s.space(pids, used))
+	reasons = append(reasons, s.checkParent(), s.space(pids, used))
 	return errors.Join(reasons...)
 }
 
@@ -340,6 +344,9 @@ func (s *saving) space(pids []int, used uint64) error {
 	}
 	s.Progress.Expect(anonymous + used)
 	// An incremental dump writes what changed, which nobody knows yet.
+	if s.MemoryParent != "" {
+		used = 0
+	}
 	if need := anonymous + used + spareBytes; s.Parent == "" && free < need {
 		return fmt.Errorf("%w: %s has %d MiB free, and at least %d MiB are needed (%d MiB of memory and %d MiB of GPU memory); free some, or name another directory",
 			ErrNoSpace, s.Dir, free>>20, need>>20, anonymous>>20, used>>20)

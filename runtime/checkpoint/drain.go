@@ -5,13 +5,10 @@ package checkpoint
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/log"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -81,19 +78,6 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 		d.memory = &snapshot.Memory{Bytes: stored.Bytes, ZeroBytes: stored.Zero, StoredBytes: stored.Written, ReusedBytes: stored.Reused}
 		return err
 	})
-}
-
-// parent is the snapshot to which this one adds, if it has device memory. CRIU
-// makes the link by which a restore finds it.
-func (s *saving) parent() string {
-	if s.Parent == "" {
-		return ""
-	}
-	dir := filepath.Join(s.Dir, s.Parent)
-	if _, err := os.Lstat(filepath.Join(dir, memfile.IndexName)); err != nil {
-		return ""
-	}
-	return dir
 }
 
 // free returns when the processes can have their memory back; on error they

@@ -22,6 +22,9 @@ var (
 	// ErrLibrary means that the snapshot's processes need another library in
 	// front of the GPU driver's than there is.
 	ErrLibrary = errors.New("the snapshot needs another libhetcuda")
+	// ErrParent means that the snapshot to add to is not an earlier one of this
+	// container.
+	ErrParent = errors.New("nothing can be left in that snapshot")
 	// ErrProcesses means that the driver knows of other processes than those
 	// of the snapshot, or knows them otherwise.
 	ErrProcesses = errors.New("the restored processes are not as they were saved")

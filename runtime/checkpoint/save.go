@@ -62,6 +62,9 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 			return p, err
 		}
 		p.done, p.progress = memory.done, s.progress
+		if err := s.linkParent(); err != nil {
+			return p, err
+		}
 		if s.Companion != Companion(nothing{}) {
 			err = p.run(ctx, PhasePack, func(ctx context.Context) error { return s.Companion.Write(ctx, s.Dir) })
 			if err != nil {

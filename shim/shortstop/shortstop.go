@@ -28,6 +28,9 @@ type Options struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// Layer says that the writable layer is taken too.
 	Layer bool `json:"layer,omitempty"`
+	// Parent is an earlier snapshot of the container, relative to the directory of
+	// this one: what has not changed is left there. "" for none.
+	Parent string `json:"parent,omitempty"`
 	// Container is stored as it is.
 	Container json.RawMessage `json:"container,omitempty"`
 }

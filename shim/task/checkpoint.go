@@ -37,6 +37,9 @@ const (
 	// watchInterval is how often it is looked whether containerd removed the
 	// directory, which it does when its client has gone.
 	watchInterval = 100 * time.Millisecond
+	// memoryTracking is CRIU's name for what it needs to leave memory of processes
+	// in an earlier snapshot.
+	memoryTracking = "mem_dirty_track"
 )
 
 // Checkpoint saves the container, all of it or nothing.
@@ -134,6 +137,9 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
+	if opts.Parent != "" && criu.CheckFeature(ctx, tool.Path, memoryTracking) == nil {
+		dump.Parent = opts.Parent
+	}
 	conf := c.criuOptions(s, dump.TCPEstablished)
 	conf.Timeout = opts.timeout
 	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
@@ -144,12 +150,12 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	defer os.Remove(c.criuConfig())
-	request := checkpoint.Request{Dump: dump, Progress: told, Manifest: snapshot.Manifest{
+	request := checkpoint.Request{Dump: dump, MemoryParent: opts.Parent, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
 		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{
 			TCPEstablished: dump.TCPEstablished, ExternalUnixSockets: dump.UnixSockets,
-			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "",
+			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "" || opts.Parent != "",
 		},
 	}}
 	if opts.Layer || opts.Container != nil {

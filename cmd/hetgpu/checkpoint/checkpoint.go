@@ -38,6 +38,9 @@ type Options struct {
 	Dir, Layout string
 	// Name is the name of the checkpoint in the layout.
 	Name string
+	// Parent is the directory of an earlier snapshot of the container, in which
+	// what has not changed is left.
+	Parent string
 	// NoRW leaves the writable layer out.
 	NoRW     bool
 	Shim     shortstop.Options
@@ -66,6 +69,8 @@ type Report struct {
 	Files      int   `json:"files"`
 	Bytes      int64 `json:"bytes"`
 	LayerBytes int64 `json:"layer_bytes,omitempty"`
+	// ReusedBytes of device memory are in the snapshots before.
+	ReusedBytes uint64 `json:"reused_bytes,omitempty"`
 }
 
 // Run makes a checkpoint. On error the container goes on as it was found, and
@@ -103,12 +108,18 @@ func Run(ctx context.Context, client *containerd.Client, opts Options) (_ *Repor
 		return nil, err
 	}
 	defer func() { made.end(err) }()
+	if err := opts.setParent(made.dir); err != nil {
+		return nil, err
+	}
 	if err := save(ctx, service, made.dir, opts); err != nil {
 		return nil, err
 	}
 	m, err := snapshot.ReadManifest(made.dir)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Parent != "" && !m.Options.Incremental {
+		return nil, fmt.Errorf("the shim of %s is of an older version: it can't leave anything in %s", opts.ID, opts.Parent)
 	}
 	r := report(m, opts)
 	if opts.Layout != "" {
@@ -121,6 +132,23 @@ func Run(ctx context.Context, client *containerd.Client, opts Options) (_ *Repor
 	}
 	r.Seconds = time.Since(start).Seconds()
 	return r, nil
+}
+
+// setParent says where the snapshot before is, as seen from the new one's
+// directory: the two can be moved together.
+func (o *Options) setParent(dir string) error {
+	if o.Parent == "" {
+		return nil
+	}
+	parent, err := filepath.EvalSymlinks(o.Parent)
+	if err == nil {
+		parent, err = filepath.Abs(parent)
+	}
+	if err != nil {
+		return fmt.Errorf("the snapshot before (--parent): %w", err)
+	}
+	o.Shim.Parent, err = filepath.Rel(dir, parent)
+	return err
 }
 
 // find returns a container that our shim runs, and its task.
@@ -183,6 +211,9 @@ func report(m *snapshot.Manifest, opts Options) *Report {
 		Container: opts.ID, Namespace: opts.Namespace, Directory: opts.Dir, Layout: opts.Layout,
 		Engine: m.Engine, EngineReason: m.EngineReason, StopSeconds: m.StopSeconds, Phases: m.Phases, Files: len(m.Files),
 	}
+	if m.Memory != nil {
+		r.ReusedBytes = m.Memory.ReusedBytes
+	}
 	for _, f := range m.Files {
 		r.Bytes += f.Size
 		if f.Name == snapshot.LayerName {
@@ -211,7 +242,12 @@ func newDirectory(dir string) (*directory, error) {
 	if !before.Empty() {
 		return nil, fmt.Errorf("%s is not empty: name a directory that is, or a new one", dir)
 	}
-	return &directory{dir, before}, os.MkdirAll(dir, 0o700)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	// What is relative to it is so to where it is.
+	dir, err = filepath.EvalSymlinks(dir)
+	return &directory{dir, before}, err
 }
 
 // end removes what was made, if it is not wanted.
@@ -228,6 +264,9 @@ func (r *Report) Print(w io.Writer) error {
 		where = r.Layout + " (" + r.Name + ")"
 	}
 	_, err := fmt.Fprintf(w, "%s: %d files, %s in %s\n", r.Container, r.Files, size(r.Bytes), where)
+	if err == nil && r.ReusedBytes > 0 {
+		_, err = fmt.Fprintf(w, "%s of device memory left in the snapshots before: keep them\n", size(int64(r.ReusedBytes)))
+	}
 	if err == nil && r.StopSeconds > 0 {
 		_, err = fmt.Fprintf(w, "stopped for %.3f s of %.1f s, engine %s\n", r.StopSeconds, r.Seconds, r.Engine)
 	} else if err == nil {

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 	"os"
 	"path/filepath"
@@ -94,5 +95,36 @@ func TestDirectory(t *testing.T) {
 	d.end(os.ErrClosed)
 	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+// The snapshot before is found from the new one, by whatever way the two were named.
+func TestParent(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deep := filepath.Join(base, "a", "b")
+	if err := os.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(base, "link")
+	if err := os.Symlink(deep, link); err != nil {
+		t.Fatal(err)
+	}
+	made, err := newDirectory(filepath.Join(link, "second"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(base, "first"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Parent: filepath.Join(base, "first")}
+	if err := o.setParent(made.dir); err != nil || o.Shim.Parent != "../../../first" {
+		t.Errorf("%q, %v", o.Shim.Parent, err)
+	}
+	o.Parent = filepath.Join(base, "missing")
+	if err := o.setParent(made.dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "--parent") {
+		t.Errorf("err = %v", err)
 	}
 }
