@@ -41,13 +41,7 @@ func TestFaultsHelperKilled(t *testing.T) {
 					rule = "nvml crash times=1"
 				}
 				d.faults(t, rule)
-				err := p.checkpointDirectly(ctx, false)
-				switch {
-				case tc.says != nil:
-					expectError(t, err, tc.says...)
-				case err != nil:
-					t.Errorf("the checkpoint failed: %v", err)
-				default:
+				if err := p.checkpointDirectly(ctx, false); p.expectOutcome(err, tc.says) {
 					readManifest(t, p.dir)
 					p.startOver()
 				}

@@ -90,6 +90,21 @@ func (p *patient) expectUnharmed(ctx context.Context) {
 	p.expectRunsOn(ctx)
 }
 
+// expectOutcome fails unless a checkpoint failed with an error that has all of the
+// words, or succeeded where there are none to say; then it is true.
+func (p *patient) expectOutcome(err error, says []string) (saved bool) {
+	p.t.Helper()
+	switch {
+	case says != nil:
+		expectError(p.t, err, says...)
+	case err != nil:
+		p.t.Errorf("the checkpoint failed: %v", err)
+	default:
+		return true
+	}
+	return false
+}
+
 // startOver forgets a checkpoint that succeeded.
 func (p *patient) startOver() { p.dir = filepath.Join(p.t.TempDir(), "snapshot") }
 

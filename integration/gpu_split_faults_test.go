@@ -45,13 +45,7 @@ func TestFaultsSplit(t *testing.T) {
 			ctx := d.testContext(t)
 			p := d.patient(ctx, t, d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-n", "2"}}), 2)
 			d.faults(t, tc.rule)
-			err := p.checkpointDirectly(ctx, tc.exit)
-			switch {
-			case tc.says != nil:
-				expectError(t, err, tc.says...)
-			case err != nil:
-				t.Errorf("the checkpoint failed: %v", err)
-			default:
+			if err := p.checkpointDirectly(ctx, tc.exit); p.expectOutcome(err, tc.says) {
 				expectSplit(t, p.dir)
 				p.startOver()
 			}
@@ -65,7 +59,8 @@ func TestFaultsSplit(t *testing.T) {
 // the container is as it was, or ended, and never runs without its memory.
 func TestFaultsSplitHelperDies(t *testing.T) {
 	for _, rule := range []string{
-		"import comm=hetgpu-gpu crash times=1", "map comm=hetgpu-gpu crash times=1", "create comm=hetgpu-gpu crash times=1",
+		"import comm=hetgpu-gpu crash times=1", "map comm=hetgpu-gpu crash times=1", // The first two are of the opening of the devices.
+		"create comm=hetgpu-gpu nth=3 crash times=1",
 		"copy comm=hetgpu-gpu crash times=1", "copy comm=hetgpu-gpu nth=3 crash times=1",
 	} {
 		t.Run(rule, func(t *testing.T) {

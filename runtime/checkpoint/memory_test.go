@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
@@ -572,6 +573,30 @@ func TestSplitLoadFails(t *testing.T) {
 	r.Close(t.Context())
 	if w.called("resume") || w.held {
 		t.Errorf("calls are %v, held %t", w.calls, w.held)
+	}
+}
+
+// A disk that hangs does not keep a container from being ended, though its memory
+// is nowhere else: who ends it has given that up.
+func TestSplitEndedBesideASlowDisk(t *testing.T) {
+	w := newSplitWorld(t)
+	w.slow = make(chan struct{}) // for ever
+	w.fail["resume 1"], w.fail["undo 1"] = errFault, errFault
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w.cancel["save 1"] = func() { cancel(ErrEnding) }
+	if _, err := w.container().Checkpoint(ctx, splitRequest(t.TempDir(), false)); !errors.Is(err, ErrEnding) || !errors.Is(err, errFault) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// Nor for longer than the time-out where CRIU has ended the processes.
+func TestSplitTimeoutAfterTheEnd(t *testing.T) {
+	w := newSplitWorld(t)
+	w.slow = make(chan struct{}) // for ever
+	c, r := w.container(), splitRequest(t.TempDir(), true)
+	c.Timeout, r.TCPEstablished = time.Second, true
+	if _, err := c.Checkpoint(t.Context(), r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v", err)
 	}
 }
 

@@ -47,9 +47,11 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	}
 	if dump.Exit {
 		// The snapshot is all that is left of it, so it is finished even if
-		// nobody waits for it any more.
+		// nobody waits for it any more, within the time.
 		s.undo.steps = nil
-		ctx = context.WithoutCancel(ctx)
+		limited, end := context.WithTimeoutCause(context.WithoutCancel(ctx), s.Timeout, errTimeout)
+		defer end()
+		ctx = limited
 	}
 	m := &s.Manifest
 	m.Engine, m.Created = s.engine(), time.Now()
@@ -160,9 +162,12 @@ func (s *saving) goOn(ctx context.Context, memory *drain, seal sealer) error {
 	// the same; it is gone even if the seal fails.
 	resumeErr := s.resume(ctx)
 	close(memory.back)
-	if resumeErr == nil {
-		defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
-	}
+	// Who ends the container gives up its state, wherever that is.
+	defer context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); resumeErr == nil || errors.Is(cause, ErrEnding) {
+			abandon(cause)
+		}
+	})()
 	sealErr := group.Wait()
 	s.done = append(s.done, sealing.done...)
 	if sealErr != nil {

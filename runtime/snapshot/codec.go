@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/durable"
 )
 
 // MaxManifestSize is the largest manifest that is read. A terabyte of images
@@ -158,7 +160,7 @@ func Write(ctx context.Context, dir string, m *Manifest) (err error) {
 	if err := os.Rename(tmp, name); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
-	if err := syncDir(dir); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		// It may not outlive a crash, so it must not be found now either.
 		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(name))
 	}
@@ -180,13 +182,4 @@ func writeTemp(dir string, data []byte) (name string, err error) {
 		return "", err
 	}
 	return f.Name(), f.Sync()
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/durable"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
@@ -143,15 +144,7 @@ func (s *save) run(ctx context.Context, parent string) error {
 		return err
 	}
 	s.progress.enter("")
-	return syncDir(s.dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDir(s.dir)
 }
 
 // remove removes what was written. Only files that were made here are known.
