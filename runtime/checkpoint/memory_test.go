@@ -182,7 +182,7 @@ func (g splitGPU) Load(ctx context.Context, _ string, procs []gpuplugin.Process,
 	defer g.mu.Unlock()
 	for _, p := range procs {
 		if p.Split {
-			g.loaded = append(g.loaded, p.Key+devices["GPU-0"])
+			g.loaded = append(g.loaded, p.Key+devices[gpu0])
 		}
 	}
 	g.held = err == nil
@@ -207,7 +207,7 @@ func splitRequest(dir string, exit bool) Request {
 
 // Memory is taken from the devices that the container was given, and no others.
 func TestSplitDevices(t *testing.T) {
-	for want, minors := range map[string][]int{"GPU-1": {1}, "GPU-0 GPU-1": nil} {
+	for want, minors := range map[string][]int{"GPU-1": {1}, gpu0 + " GPU-1": nil} {
 		w := newSplitWorld(t)
 		c := w.container()
 		c.Minors = minors
@@ -620,8 +620,22 @@ func TestSplitOpenRefuses(t *testing.T) {
 		target func(w *world) Target
 		want   error
 	}{
-		"no library":       {nil, func(w *world) Target { return Target{GPU: w.gpu()} }, ErrLibrary},
-		"another library":  {nil, func(w *world) Target { return Target{GPU: w.gpu(), Library: &snapshot.Library{BuildID: "cd"}} }, ErrLibrary},
+		"no library":      {nil, func(w *world) Target { return Target{GPU: w.gpu()} }, ErrLibrary},
+		"another library": {nil, func(w *world) Target { return Target{GPU: w.gpu(), Library: &snapshot.Library{BuildID: "cd"}} }, ErrLibrary},
+		"a device of others": {func(t *testing.T, dir string) {
+			t.Helper()
+			m, err := snapshot.ReadManifest(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Devices = m.Devices[1:]
+			if err := os.Remove(filepath.Join(dir, snapshot.ManifestName)); err != nil {
+				t.Fatal(err)
+			}
+			if err := snapshot.Write(t.Context(), dir, m); err != nil {
+				t.Fatal(err)
+			}
+		}, func(w *world) Target { return Target{GPU: w.gpu(), Library: library} }, snapshot.ErrCorrupt},
 		"the other engine": {nil, func(w *world) Target { return Target{GPU: gpu{w}, Library: library} }, gpuplugin.ErrIncompatible},
 		"a damaged index": {func(t *testing.T, dir string) {
 			t.Helper()

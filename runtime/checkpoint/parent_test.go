@@ -73,7 +73,7 @@ func TestMemoryParentRefused(t *testing.T) {
 		"no snapshot":     {"../empty", nil, snapshot.ErrNoManifest, "the snapshot before"},
 		"of another":      {"../split", func(_ *Container, r *Request) { r.Manifest.Container.ID = "other" }, ErrParent, "container c (namespace n)"},
 		"other namespace": {"../split", func(_ *Container, r *Request) { r.Manifest.Container.Namespace = "other" }, ErrParent, "container c (namespace n)"},
-		"other devices":   {"../split", func(c *Container, _ *Request) { c.Minors = []int{1} }, ErrParent, "of the devices GPU-0, GPU-1, and the container has GPU-1"},
+		"other devices":   {"../split", func(c *Container, _ *Request) { c.Minors = []int{1} }, ErrParent, "of the devices " + gpu0 + ", GPU-1, and the container has GPU-1"},
 		"the driver's":    {"../driver", nil, ErrParent, "no device memory in files of its own (engine driver)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -127,9 +128,26 @@ func (r *Restore) verify(ctx context.Context) error {
 		return err
 	}
 	if index != nil {
+		if err := onDevices(index, r.snap.Manifest.Devices); err != nil {
+			return err
+		}
 		beside = append(beside, r.load)
 	}
 	r.begin(ctx, beside)
+	return nil
+}
+
+// onDevices fails for device memory on others than the snapshot's devices, for
+// which places were found: it would be loaded to devices of other containers.
+func onDevices(index *memfile.Index, devices []gpuplugin.Device) error {
+	for i, p := range index.Processes {
+		for _, c := range p.Chunks {
+			uuid := memfile.UUID(c.Device).String()
+			if !slices.ContainsFunc(devices, func(d gpuplugin.Device) bool { return d.UUID == uuid }) {
+				return fmt.Errorf("%w: memory of process %d is on %s, which is not one of its devices", snapshot.ErrCorrupt, i, uuid)
+			}
+		}
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -169,16 +170,19 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 	return err
 }
 
+// gpu0 is where the index of device memory has its chunk.
+var gpu0 = memfile.UUID{}.String()
+
 type gpu struct{ *world }
 
 func (g gpu) Engine() string { return g.engine }
 
 func (g gpu) Inventory(ctx context.Context) (gpuplugin.Inventory, error) {
-	return gpuplugin.Inventory{Driver: "580.1", API: 13000, Devices: []gpuplugin.Device{{UUID: "GPU-0", Vendor: "nvidia", MemoryBytes: 2 << 20}, {UUID: "GPU-1", Vendor: "nvidia", MemoryBytes: 2 << 20, Minor: 1}}}, g.call(ctx, "inventory")
+	return gpuplugin.Inventory{Driver: "580.1", API: 13000, Devices: []gpuplugin.Device{{UUID: gpu0, Vendor: "nvidia", MemoryBytes: 2 << 20}, {UUID: "GPU-1", Vendor: "nvidia", MemoryBytes: 2 << 20, Minor: 1}}}, g.call(ctx, "inventory")
 }
 
 func (g gpu) Match(ctx context.Context, _ gpuplugin.Inventory, _ []int) (gpuplugin.DeviceMap, error) {
-	return gpuplugin.DeviceMap{"GPU-0": "GPU-1"}, g.call(ctx, "match")
+	return gpuplugin.DeviceMap{gpu0: "GPU-1"}, g.call(ctx, "match")
 }
 
 func (g gpu) Processes(ctx context.Context, pids []int) ([]gpuplugin.Process, error) {
@@ -195,7 +199,7 @@ func (g gpu) Processes(ctx context.Context, pids []int) ([]gpuplugin.Process, er
 }
 
 func (g gpu) Usage(ctx context.Context, _ []gpuplugin.Process) (map[string]uint64, error) {
-	return map[string]uint64{"GPU-0": 1 << 20}, g.call(ctx, "usage")
+	return map[string]uint64{gpu0: 1 << 20}, g.call(ctx, "usage")
 }
 
 func (g gpu) Prepare(ctx context.Context, _ []gpuplugin.Process) error { return g.call(ctx, "prepare") }
