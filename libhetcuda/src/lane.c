@@ -316,11 +316,11 @@ struct extent *shelf_next(const struct extent *e)
 	return n && n->major >> SIZE_BITS == e->by_size.major >> SIZE_BITS ? OF(n, struct extent, by_size) : NULL;
 }
 
-bool lanes_quiet(const struct lane *but)
+bool lanes_quiet(CUdevice device, const struct lane *but, CUcontext nor)
 {
 	for (struct lane *l = lane_first(); l; l = lane_next(l)) {
 		CUcontext before;
-		if (l == but || l->over)
+		if (l->device != device || l == but || l->context == nor || l->over)
 			continue;
 		if (l->own || context_switch(l->context, &before) != CUDA_SUCCESS)
 			return false;

@@ -107,9 +107,10 @@ void unshelve(struct extent *e);
 struct extent *shelf_find(const struct lane *l, unsigned shelf, size_t size);
 struct extent *shelf_next(const struct extent *e);
 
-// lanes_quiet tells whether no other stream than one of those that have lanes has
-// work to do, as far as can be seen without waiting. Lock: held.
-bool lanes_quiet(const struct lane *but);
+// lanes_quiet tells whether of the streams of a device that have lanes, but for one and
+// those of a context, none has work to do, as far as can be seen without waiting.
+// Lock: held.
+bool lanes_quiet(CUdevice device, const struct lane *but, CUcontext nor);
 
 // lane_over says that a stream is being destroyed, lane_stays that it was not.
 // Lock: not held.

@@ -18,7 +18,7 @@
 	X(cuGetProcAddress_v2) \
 	X(cuInit)
 
-/* Memory: src/memory*.c, context.c, capture.c. */
+/* Memory: src/memory*.c, async.c, pool*.c, follow.c, context.c, capture.c. */
 #define HETCUDA_MEMORY_OVERRIDES(X) \
 	X(cuCtxDestroy) \
 	X(cuCtxDestroy_v2) \

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "books.h"
 #include "counters.h"
@@ -116,7 +117,8 @@ static bool read_attributes(struct pool *p)
 // can_serve tells whether streams can be told apart, and memory of a device parked.
 static bool can_serve(CUdevice device)
 {
-	if (!lanes_possible() || !REAL(cuMemPoolGetAttribute))
+	const char *way = getenv(HETCUDA_POOLS_ENV);
+	if ((way && !strcmp(way, "driver")) || !lanes_possible() || !REAL(cuMemPoolGetAttribute))
 		return false;
 	BOOKS();
 	const struct device *d = device_find(device);

@@ -13,6 +13,10 @@
 #include "chunk.h"
 #include "tree.h"
 
+// HETCUDA_POOLS: "driver" leaves stream-ordered memory to the driver, whose checkpoint
+// then copies it; "split" is what is done without it.
+#define HETCUDA_POOLS_ENV "HETCUDA_POOLS"
+
 struct pool {
 	struct tree_node by_handle;
 	struct pool *next; // of those that are served

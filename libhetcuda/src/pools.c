@@ -91,18 +91,15 @@ uint64_t pools_held(void)
 
 // Points of synchronization.
 
-// worth tells whether some pool has more than it shall keep. Lock: held.
-static bool worth(void)
+// may_release tells whether a pool has more than it shall keep, and nobody has to wait
+// for others until it is given back: to unmap memory may wait for all work of its
+// device. So the program has waited for that, or no other stream is at work.
+static bool may_release(const struct pool *p, const struct waited *w)
 {
-	for (const struct pool *p = pool_first(); p; p = p->next)
-		if (segments_idle(p, p->threshold))
-			return true;
-	return false;
+	BOOKS();
+	return segments_idle(p, p->threshold) && lanes_quiet(p->device, w->lane, w->context);
 }
 
-// settle gives back what the pools shall not keep. To unmap memory may wait for all
-// of the device; so it is done where the program has waited for that, or no other
-// stream is at work.
 static void settle(struct waited w)
 {
 	if (capture_running())
@@ -110,11 +107,10 @@ static void settle(struct waited w)
 	{
 		BOOKS();
 		lanes_reap(w);
-		if (!worth() || (!w.context && !lanes_quiet(w.lane)))
-			return;
 	}
 	for (struct pool *p = NULL; (p = pool_hold_next(p));)
-		segments_release(p, p->threshold);
+		if (may_release(p, &w))
+			segments_release(p, p->threshold);
 }
 
 static CUresult stream_waited(CUstream stream, struct manner how, CUresult r)

@@ -604,7 +604,7 @@ static CUresult f_cuGetErrorName(CUresult error, const char **name)
 	return CUDA_SUCCESS;
 }
 
-static CUstreamCaptureMode thread_mode;
+static _Thread_local CUstreamCaptureMode thread_mode;
 
 static CUresult f_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {

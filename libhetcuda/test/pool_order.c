@@ -248,9 +248,35 @@ static void threshold(void)
 	OK(hetcuda_cuMemFreeAsync(b, one));
 	OK(hetcuda_cuCtxSynchronize());
 	CHECK(RESERVED(pool) <= 40 * MIB);
-	// Another context's memory is looked at too.
+	// Memory of a device on which another context is at work stays.
 	OK(hetcuda_cuMemPoolTrimTo(pool, 0));
+	set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 0);
+	OK(hetcuda_cuMemFreeAsync(alloc(MIB, one), one));
+	streams_drain();
+	fake_context(0);
+	CUstream far;
+	OK(REAL(cuStreamCreate)(&far, 0));
+	OK(hetcuda_cuMemFreeAsync(alloc(100, far), far));
+	keep(far);
+	OK(REAL(cuCtxSetCurrent)(context));
+	OK(hetcuda_cuCtxSynchronize());
+	CHECK(RESERVED(pool) == 32 * MIB);
+	streams_drain();
+	OK(hetcuda_cuCtxSynchronize());
+	CHECK(RESERVED(pool) == 0);
 	end();
+}
+
+// By the environment it is all the driver's.
+static void left_alone(void)
+{
+	setenv(HETCUDA_POOLS_ENV, "driver", 1);
+	begin(1, 8 * GIB);
+	CUdeviceptr a = alloc(MIB, one);
+	CHECK(!window_has(a) && streams_fake.served == 1 && RESERVED(pool) == 0);
+	OK(hetcuda_cuMemFreeAsync(a, one));
+	CHECK(streams_fake.freed == 1);
+	CHECK(COUNTED(async) == 1);
 }
 
 // A pool without opportunism gives the same answers however fast the streams are.
@@ -695,7 +721,7 @@ static void speed(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"order", order},       {"internal", internal}, {"follows", follows}, {"threshold", threshold}, {"determined", determined},
+		{"order", order},       {"internal", internal}, {"follows", follows}, {"threshold", threshold}, {"determined", determined}, {"left_alone", left_alone},
 		{"wrong", wrong},       {"queries", queries},   {"pools", pools},         {"capture", capture},
 		{"defaults", defaults}, {"many", many}, {"ends", ends},         {"failures", failures},   {"park", park},
 		{"speed", speed},       {0},
