@@ -51,7 +51,7 @@ func TestMoverRefusesForgedMemory(t *testing.T) {
 			other = uuid
 		}
 	}
-	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	plain, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,7 @@ type resident struct{}
 
 func (resident) Park(context.Context, []gpuplugin.Process, []gpuplugin.Device) error { return nil }
 func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error)             { return true, nil }
+
 func (resident) Save(context.Context, string, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
 	return gpuplugin.Stored{}, nil
 }

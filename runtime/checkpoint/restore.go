@@ -142,7 +142,7 @@ func (r *Restore) verify(ctx context.Context) error {
 func onDevices(index *memfile.Index, devices []gpuplugin.Device) error {
 	for i, p := range index.Processes {
 		for _, c := range p.Chunks {
-			uuid := memfile.UUID(c.Device).String()
+			uuid := c.Device.String()
 			if !slices.ContainsFunc(devices, func(d gpuplugin.Device) bool { return d.UUID == uuid }) {
 				return fmt.Errorf("%w: memory of process %d is on %s, which is not one of its devices", snapshot.ErrCorrupt, i, uuid)
 			}

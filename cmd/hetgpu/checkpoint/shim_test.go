@@ -5,11 +5,12 @@ package checkpoint
 
 import (
 	"errors"
-	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
 // machine makes a /proc in which a container's first process, 40, is the child of

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/containerd/log"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
