@@ -32,6 +32,11 @@ static bool captured(CUstream stream, struct manner how)
 	return !ask || ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+// What the program asks for, and how much that is.
+struct wish {
+	size_t asked, size;
+};
+
 static bool any_mark(const struct mark *m, const struct lane *l)
 {
 	(void)m, (void)l;
@@ -39,34 +44,35 @@ static bool any_mark(const struct mark *m, const struct lane *l)
 }
 
 // at_once takes what the stream can have without waiting for anything. Lock: held.
-static struct extent *at_once(struct pool *p, const struct lane *l, size_t size)
+static struct extent *at_once(struct pool *p, const struct lane *l, size_t size, bool large)
 {
-	struct extent *e = piece_reuse(p, l, size);
+	struct extent *e = piece_reuse(p, l, size, large);
 	if (!e)
-		e = piece_available(p, size);
+		e = piece_available(p, size, large);
 	if (!e && p->opportunistic) {
 		lanes_reap((struct waited){0});
-		e = piece_available(p, size);
+		e = piece_available(p, size, large);
 	}
 	return e;
 }
 
 // wait_for_other takes what another stream has freed, under a mark that passes, and
 // has the stream wait for that.
-static struct extent *wait_for_other(struct pool *p, const struct lane *l, CUstream stream, struct manner how, size_t size,
-				     size_t asked, bool (*passes)(const struct mark *, const struct lane *))
+static struct extent *wait_for_other(struct pool *p, const struct lane *l, CUstream stream, struct manner how,
+				     const struct wish *w, bool large,
+				     bool (*passes)(const struct mark *, const struct lane *))
 {
 	struct extent *e;
 	struct mark *m;
 	{
 		BOOKS();
-		e = piece_steal(p, l, size, passes);
+		e = piece_steal(p, l, w->size, large, passes);
 		if (!e)
 			return NULL;
 		m = e->mark;
 		mark_use(m);
 		// Until the stream waits nobody else knows of it: it can't be freed.
-		piece_hand_out(e, asked);
+		piece_hand_out(e, w->asked);
 	}
 	CUresult r = (how.own ? REAL(cuStreamWaitEvent_ptsz) : REAL(cuStreamWaitEvent))(stream, m->event, 0);
 	BOOKS();
@@ -78,38 +84,53 @@ static struct extent *wait_for_other(struct pool *p, const struct lane *l, CUstr
 	return e;
 }
 
-static struct extent *take_old(struct pool *p, const struct lane *l, size_t size, size_t asked)
+static struct extent *take_old(struct pool *p, const struct lane *l, const struct wish *w, bool large)
 {
 	BOOKS();
-	struct extent *e = at_once(p, l, size);
+	struct extent *e = at_once(p, l, w->size, large);
 	if (e)
-		piece_hand_out(e, asked);
+		piece_hand_out(e, w->asked);
 	return e;
 }
 
-static struct extent *take_new(struct pool *p, size_t size, size_t asked)
+static struct extent *take_new(struct pool *p, const struct wish *w)
 {
 	struct extent *e;
-	if (segment_add(p, size, &e) != CUDA_SUCCESS)
+	if (segment_add(p, w->size, &e) != CUDA_SUCCESS)
 		return NULL;
 	BOOKS();
-	piece_hand_out(e, asked);
+	piece_hand_out(e, w->asked);
 	return e;
+}
+
+// keeps tells whether a pool keeps all that it has. Then it is better used, large
+// segments for small pieces too, than more is made.
+static bool keeps(const struct pool *p)
+{
+	BOOKS();
+	return p->reserved <= p->threshold;
 }
 
 static CUresult take(struct pool *p, const struct lane *l, CUstream stream, struct manner how, size_t asked,
 		     CUdeviceptr *address)
 {
-	size_t size = (asked + PIECE - 1) / PIECE * PIECE;
-	struct extent *e = take_old(p, l, size, asked);
+	struct wish w = {.asked = asked, .size = (asked + PIECE - 1) / PIECE * PIECE};
+	bool large = w.size >= LARGE;
+	struct extent *e = take_old(p, l, &w, large);
 	if (!e && p->follow)
-		e = wait_for_other(p, l, stream, how, size, asked, follow_after);
+		e = wait_for_other(p, l, stream, how, &w, large, follow_after);
+	if (!e && keeps(p))
+		e = take_old(p, l, &w, !large);
 	if (!e)
-		e = take_new(p, size, asked);
+		e = take_new(p, &w);
+	if (!e)
+		e = take_old(p, l, &w, !large);
 	if (!e && p->internal)
-		e = wait_for_other(p, l, stream, how, size, asked, any_mark);
+		e = wait_for_other(p, l, stream, how, &w, large, any_mark);
+	if (!e && p->internal)
+		e = wait_for_other(p, l, stream, how, &w, !large, any_mark);
 	if (!e && pools_make_room(p->device))
-		e = take_new(p, size, asked);
+		e = take_new(p, &w);
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = e->address;

@@ -70,26 +70,26 @@ static struct extent *own(struct extent *e, size_t size)
 	return e;
 }
 
-struct extent *piece_reuse(struct pool *p, const struct lane *l, size_t size)
+struct extent *piece_reuse(struct pool *p, const struct lane *l, size_t size, bool large)
 {
-	struct extent *e = shelf_find(l, shelf_of(p, size >= LARGE), size);
+	struct extent *e = shelf_find(l, shelf_of(p, large), size);
 	return e ? own(e, size) : NULL;
 }
 
-struct extent *piece_available(struct pool *p, size_t size)
+struct extent *piece_available(struct pool *p, size_t size, bool large)
 {
-	struct extent *e = arena_take(&p->available[size >= LARGE], size);
+	struct extent *e = arena_take(&p->available[large], size);
 	if (e)
 		e->owner = ((struct segment *)e->arena->owner)->memory;
 	return e;
 }
 
-struct extent *piece_steal(struct pool *p, const struct lane *l, size_t size,
+struct extent *piece_steal(struct pool *p, const struct lane *l, size_t size, bool large,
 			   bool (*passes)(const struct mark *, const struct lane *))
 {
 	struct extent *best = NULL;
 	for (struct lane *other = lane_first(); other; other = lane_next(other)) {
-		struct extent *e = other != l ? shelf_find(other, shelf_of(p, size >= LARGE), size) : NULL;
+		struct extent *e = other != l ? shelf_find(other, shelf_of(p, large), size) : NULL;
 		// The best fit may have been freed too late; others then do as well.
 		for (int tries = 0; e && tries < TRIES && !passes(e->mark, l); tries++)
 			e = shelf_next(e);
@@ -224,7 +224,7 @@ CUresult segment_add(struct pool *p, size_t size, struct extent **made)
 		if (r == CUDA_SUCCESS) {
 			link_segment(s);
 			// Nobody else can have taken it.
-			*made = piece_available(p, size);
+			*made = piece_available(p, size, s->large);
 			if (*made) {
 				pools_attend();
 				return r;

@@ -6,7 +6,8 @@
 // available to any stream.
 //
 // Small pieces share segments of 32 MiB; a large one begins a segment of its own
-// size. They don't mix, so that no small piece keeps a large segment.
+// size. They don't mix if it can be helped, so that no small piece keeps a large
+// segment.
 #ifndef HETCUDA_SEGMENT_H
 #define HETCUDA_SEGMENT_H
 
@@ -25,13 +26,14 @@ struct pool *segment_pool(const struct extent *e);
 bool segment_has(CUdeviceptr address);
 
 // piece_reuse takes what the lane itself has freed, piece_available what is free
-// for all. Both NULL if there is nothing. Lock: held.
-struct extent *piece_reuse(struct pool *p, const struct lane *l, size_t size);
-struct extent *piece_available(struct pool *p, size_t size);
+// for all; of segments for large pieces, or of the others. Both NULL if there is
+// nothing. Lock: held.
+struct extent *piece_reuse(struct pool *p, const struct lane *l, size_t size, bool large);
+struct extent *piece_available(struct pool *p, size_t size, bool large);
 
 // piece_steal takes what another lane has freed and whose mark passes; it is the
 // caller's to wait for that. Lock: held.
-struct extent *piece_steal(struct pool *p, const struct lane *l, size_t size,
+struct extent *piece_steal(struct pool *p, const struct lane *l, size_t size, bool large,
 			   bool (*passes)(const struct mark *, const struct lane *));
 
 // piece_hand_out gives a piece to the program. Lock: held.

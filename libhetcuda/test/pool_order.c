@@ -85,7 +85,6 @@ static void end(void)
 static void order(void)
 {
 	begin(1, 8 * GIB);
-	set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, UINT64_MAX);
 	CUdeviceptr a = alloc(MIB, one), b, c;
 	memset((void *)a, 1, MIB);
 	CHECK(window_has(a) && a % 512 == 0 && RESERVED(pool) == 32 * MIB && USED(pool) == MIB);
@@ -120,7 +119,7 @@ static void order(void)
 	keep(one);
 	OK(hetcuda_cuMemFreeAsync(a, one));
 	streams_drain();
-	OK(hetcuda_cuCtxSynchronize());
+	OK(hetcuda_cuMemPoolTrimTo(pool, SIZE_MAX)); // looks at the streams
 	b = alloc(100, two);
 	CHECK(b < a || b >= a + 102 * MIB);
 	OK(hetcuda_cuMemFreeAsync(b, two));
@@ -174,6 +173,33 @@ static void internal(void)
 	CHECK(alloc(100, one) && RESERVED(pool) == 2 * MIB); // as little as will do
 	OK(hetcuda_cuMemFree_v2(b));
 	OK(hetcuda_cuCtxDestroy_v2(context));
+}
+
+// What a pool keeps is used before more is made, and when there is no more.
+static void kept(void)
+{
+	begin(1, 64 * MIB);
+	cuuint64_t all[] = {UINT64_MAX, 0};
+	for (int i = 0; i < 2; i++) {
+		set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, UINT64_MAX);
+		CUdeviceptr a = alloc(60 * MIB, one), b, large;
+		OK(hetcuda_cuMemFreeAsync(a, one));
+		streams_drain();
+		large = alloc(40 * MIB, two);
+		set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, all[i]);
+		b = alloc(3 * MIB, two);
+		CHECK(RESERVED(pool) == (i == 0 ? 60 : 64) * MIB && large == a);
+		CUdeviceptr c = alloc(3 * MIB, one);
+		CHECK(RESERVED(pool) == (i == 0 ? 60 : 64) * MIB && c > a && c < a + 60 * MIB);
+		memset((void *)c, 1, 3 * MIB);
+		OK(hetcuda_cuMemFreeAsync(b, two));
+		OK(hetcuda_cuMemFreeAsync(c, one));
+		OK(hetcuda_cuMemFreeAsync(large, one));
+		streams_drain();
+		OK(hetcuda_cuMemPoolTrimTo(pool, 0));
+		CHECK(RESERVED(pool) == 0);
+	}
+	end();
 }
 
 // A stream that waits for an event gets what was freed before it.
@@ -721,7 +747,7 @@ static void speed(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"order", order},       {"internal", internal}, {"follows", follows}, {"threshold", threshold}, {"determined", determined}, {"left_alone", left_alone},
+		{"order", order},       {"internal", internal}, {"follows", follows}, {"kept", kept}, {"threshold", threshold}, {"determined", determined}, {"left_alone", left_alone},
 		{"wrong", wrong},       {"queries", queries},   {"pools", pools},         {"capture", capture},
 		{"defaults", defaults}, {"many", many}, {"ends", ends},         {"failures", failures},   {"park", park},
 		{"speed", speed},       {0},
