@@ -6,6 +6,7 @@ package nvidia_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -366,6 +367,38 @@ func TestSplitWaitsForBusyHelper(t *testing.T) {
 		w.wantClients(t, nvidia.ClientRunning)
 		w.wantWhole(t)
 	}
+}
+
+// Memory that is no more what it was is lost, and the reason is said.
+func TestSplitMemoryDamaged(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.stop(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail(gputest.Fault{Op: gputest.OpUnpark, PID: 2, Err: fmt.Errorf("the first word can't be put back: %w", helperapi.ErrDamaged)})
+	err := w.e.Undo(t.Context(), procs)
+	if !errors.Is(err, gpuplugin.ErrLost) || !strings.Contains(err.Error(), "can't be put back") || strings.Contains(err.Error(), "died") {
+		t.Errorf("error is %v", err)
+	}
+	if got := w.lib.StateOf(2); got != nvidia.ClientParked {
+		t.Errorf("the process is %s", got)
+	}
+}
+
+// Memory on a device that the container was not given is not taken.
+func TestSplitDevicesOfOthers(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.e.Lock(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.e.Park(t.Context(), procs, []gpuplugin.Device{gpu0}); err == nil || !strings.Contains(err.Error(), gpu1.UUID) {
+		t.Errorf("error is %v", err)
+	}
+	wantStates(t, w.Machine, all(running))
+	w.wantClients(t, nvidia.ClientRunning)
+	w.wantWhole(t)
 }
 
 // That one process does not say what it is keeps no memory from another.
