@@ -39,7 +39,7 @@ var (
 type State string
 
 // The states of a process, named as the CUDA driver names them (cuda.h,
-// CUprocessState, driver 570).
+// CUprocessState, driver 570; the last two driver 615).
 const (
 	// StateRunning: the process may use its GPUs.
 	StateRunning State = "running"
@@ -50,6 +50,10 @@ const (
 	StateCheckpointed State = "checkpointed"
 	// StateFailed: the driver gave up on the process.
 	StateFailed State = "failed"
+	// StateCheckpointing and StateRestoring (driver 615): somebody copies its
+	// device memory, and has not said yet that this is done.
+	StateCheckpointing State = "checkpointing"
+	StateRestoring     State = "restoring"
 )
 
 // Process is one process that holds GPU state.
@@ -60,7 +64,8 @@ type Process struct {
 	// returns the process to it.
 	State State
 	// Split says that its device memory is taken out of it before its other
-	// state is saved, and moved apart from it; else the driver moves both.
+	// state is saved, and moved apart from it; else the driver moves both. The
+	// engine that parks may find that it can't be, and take it back.
 	Split bool
 	// Reason is why it is not split, where the engine would have split it.
 	Reason string

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/datapath"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/driver"
 )
@@ -19,6 +20,34 @@ func (m machine) Open(uuid string) (datapath.GPU, error) {
 		return nil, err
 	}
 	return gpu{g}, nil
+}
+
+// BeginCheckpoint implements datapath.Storage.
+func (m machine) BeginCheckpoint(pid int) (datapath.Operation, error) {
+	return begun(m.driver.BeginCheckpoint(pid))
+}
+
+// BeginRestore implements datapath.Storage.
+func (m machine) BeginRestore(pid int, devices gpuplugin.DeviceMap) (datapath.Operation, error) {
+	return begun(m.driver.BeginRestore(pid, devices))
+}
+
+func begun(o *driver.Operation, err error) (datapath.Operation, error) {
+	if err != nil {
+		return nil, err
+	}
+	return operation{o}, nil
+}
+
+type operation struct{ *driver.Operation }
+
+// Views implements datapath.Operation.
+func (o operation) Views() []datapath.View {
+	var views []datapath.View
+	for _, v := range o.Operation.Views() {
+		views = append(views, datapath.View(v))
+	}
+	return views
 }
 
 type gpu struct{ *driver.GPU }

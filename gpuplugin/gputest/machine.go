@@ -103,6 +103,13 @@ func (m *Machine) SetDriver(version string) {
 	m.driver = version
 }
 
+// SetAPI changes the version of CUDA that the driver offers.
+func (m *Machine) SetAPI(version int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.api = version
+}
+
 // Run adds a process that uses device memory.
 func (m *Machine) Run(pid int, memory Memory) {
 	m.tb.Helper()

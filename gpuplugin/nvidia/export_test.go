@@ -30,3 +30,6 @@ func (h *Helper) Calls() int {
 	defer h.mu.Unlock()
 	return h.current.calls
 }
+
+// NewStorageEngineOn makes the engine on any mover.
+var NewStorageEngineOn = newStorageEngine

@@ -17,6 +17,7 @@ import (
 var (
 	_ Mover    = (*Helper)(nil)
 	_ Preparer = (*Helper)(nil)
+	_ Storer   = (*Helper)(nil)
 )
 
 // moverGrace is what the helper may take over the time that it was given, to
@@ -198,6 +199,38 @@ func (h *Helper) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 		return Loaded{}, err
 	}
 	return Loaded{Bytes: resp.GetBytes(), Read: resp.GetRead(), Phases: movePhases(resp.GetPhases())}, nil
+}
+
+// Map implements [Storer].
+func (h *Helper) Map(ctx context.Context, req MapRequest) (Parked, error) {
+	var resp *helperapi.ParkResponse
+	err := h.move(ctx, about("checkpoint with custom storage", req.PID), func(ctx context.Context, gpu helperapi.GPUService, number uint64) (_ *helperapi.Failure, err error) {
+		resp, err = gpu.Map(ctx, &helperapi.MapRequest{Pid: int32(req.PID), Parcel: req.Parcel, Devices: req.Devices, Operation: number})
+		return resp.GetFailure(), err
+	})
+	if err != nil {
+		return Parked{}, err
+	}
+	return Parked{Chunks: int(resp.GetChunks()), Bytes: resp.GetBytes()}, nil
+}
+
+// Settle implements [Storer].
+func (h *Helper) Settle(ctx context.Context, parcel string) error {
+	return h.move(ctx, "completion of a checkpoint", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		resp, err := gpu.Settle(ctx, &helperapi.ParcelsRequest{Parcels: []string{parcel}, Operation: number})
+		return resp.GetFailure(), err
+	})
+}
+
+// Fill implements [Storer].
+func (h *Helper) Fill(ctx context.Context, req FillRequest) error {
+	return h.move(ctx, about("restore with custom storage", req.PID), func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		resp, err := gpu.Fill(ctx, &helperapi.FillRequest{
+			Pid: int32(req.PID), Parcel: req.Parcel, Dir: req.Dir, Process: uint32(req.Process),
+			Map: req.Map, Devices: req.Devices, Operation: number,
+		})
+		return resp.GetFailure(), err
+	})
 }
 
 // Drop implements [Mover].

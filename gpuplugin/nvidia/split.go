@@ -360,6 +360,12 @@ func (s *SplitEngine) Save(ctx context.Context, dir, parent string, procs []gpup
 	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored}, nil
 }
 
+// Bound says that device memory stays where it is when Suspend has come and gone.
+func (s *SplitEngine) Bound() bool { return false }
+
+// Loads is always true: memory that nobody shows is made anew.
+func (s *SplitEngine) Loads(context.Context) error { return nil }
+
 // Load reads the memory of processes that are yet to be restored from the files
 // in dir, to the devices of the map. Resume gives it to them.
 func (s *SplitEngine) Load(ctx context.Context, dir string, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error {

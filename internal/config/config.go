@@ -36,6 +36,7 @@ type Config struct {
 	// Timeout bounds a checkpoint and a restore, each.
 	Timeout Duration `toml:"timeout"`
 	CRIU    CRIU     `toml:"criu"`
+	Driver  Driver   `toml:"driver"`
 	Split   Split    `toml:"split"`
 	Restore Restore  `toml:"restore"`
 }
@@ -44,6 +45,13 @@ type Config struct {
 type Restore struct {
 	// Dirs are the directories that they are looked for in, in this order.
 	Dirs []string `toml:"dirs"`
+}
+
+// Driver is about the driver engine.
+type Driver struct {
+	// CustomStorage has device memory go to files of its own where the driver can
+	// show it (615 and newer).
+	CustomStorage bool `toml:"custom_storage"`
 }
 
 // Split is about the split engine.
@@ -90,6 +98,7 @@ func Default() Config {
 		Timeout:  Duration(10 * time.Minute),
 		Split:    Split{Userfaultfd: true},
 		Restore:  Restore{Dirs: []string{"/var/lib/hetgpu/snapshots", "/var/lib/kubelet/checkpoints"}},
+		Driver:   Driver{CustomStorage: true},
 	}
 }
 

@@ -377,12 +377,16 @@ typedef struct CUDA_MEMCPY3D_st {
 	size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;
 
-/* Checkpointing: driver 570; GPU pairs: driver 580. */
+/* Checkpointing: driver 570; GPU pairs: driver 580; custom storage: driver 615
+ * (CUDA 13.4), reserved bytes that had to be zero before. */
 typedef enum CUprocessState_enum {
 	CU_PROCESS_STATE_RUNNING = 0,
 	CU_PROCESS_STATE_LOCKED = 1,
 	CU_PROCESS_STATE_CHECKPOINTED = 2,
-	CU_PROCESS_STATE_FAILED = 3
+	CU_PROCESS_STATE_FAILED = 3,
+	/* Between a call with custom storage and its completion: driver 615. */
+	CU_PROCESS_STATE_CHECKPOINTING = 4,
+	CU_PROCESS_STATE_RESTORING = 5
 } CUprocessState;
 
 typedef struct CUcheckpointLockArgs_st {
@@ -391,8 +395,23 @@ typedef struct CUcheckpointLockArgs_st {
 	cuuint64_t reserved1[7];
 } CUcheckpointLockArgs;
 
+typedef struct CUcheckpointOperation_st *CUcheckpointOperationHandle;
+
+typedef struct CUcheckpointCustomStoragePerDeviceData_st {
+	CUdeviceptr devPtr;
+	size_t size;
+	CUstream stream;
+} CUcheckpointCustomStoragePerDeviceData;
+
+typedef struct CUcheckpointCustomStorageInfo_st {
+	CUcheckpointOperationHandle handle;
+	CUcheckpointCustomStoragePerDeviceData *perDeviceData;
+	unsigned int deviceCount;
+} CUcheckpointCustomStorageInfo;
+
 typedef struct CUcheckpointCheckpointArgs_st {
-	cuuint64_t reserved[8];
+	CUcheckpointCustomStorageInfo **customStorageInfo_out;
+	char reserved[64 - sizeof(CUcheckpointCustomStorageInfo **)];
 } CUcheckpointCheckpointArgs;
 
 typedef struct CUcheckpointGpuPair_st {
@@ -403,8 +422,9 @@ typedef struct CUcheckpointGpuPair_st {
 typedef struct CUcheckpointRestoreArgs_st {
 	CUcheckpointGpuPair *gpuPairs;
 	unsigned int gpuPairsCount;
-	char reserved[64 - sizeof(CUcheckpointGpuPair *) - sizeof(unsigned int) - sizeof(cuuint64_t)];
-	cuuint64_t reserved1;
+	unsigned int padding0;
+	CUcheckpointCustomStorageInfo **customStorageInfo_out;
+	char reserved[64 - sizeof(CUcheckpointGpuPair *) - 2 * sizeof(unsigned int) - sizeof(CUcheckpointCustomStorageInfo **)];
 } CUcheckpointRestoreArgs;
 
 typedef struct CUcheckpointUnlockArgs_st {
@@ -621,6 +641,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
 			unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
 			CUstream stream, void **params, void **extra);
 
+CUresult cuCheckpointOperationComplete(CUcheckpointOperationHandle handle);
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args);
 CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid);
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state);

@@ -113,6 +113,8 @@ type saving struct {
 	// stopped is when the first process could not go on; zero for a container
 	// that was found so.
 	stopped time.Time
+	// memory takes device memory into files, from when there is any to take.
+	memory *drain
 	// trouble is why the container came back only at the second try.
 	trouble error
 }
@@ -132,6 +134,9 @@ func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Mani
 	}
 	s.progress = s.Progress
 	defer func() {
+		if s.memory != nil {
+			s.memory.stop()
+		}
 		if err != nil {
 			err = errors.Join(err, s.undo.run(ctx))
 		}
@@ -228,8 +233,45 @@ func (s *saving) suspend(ctx context.Context) error {
 		if err := s.run(ctx, PhasePark, func(ctx context.Context) error { return s.stream.Park(ctx, s.procs, s.Manifest.Devices) }); err != nil {
 			return err
 		}
+		if err := s.secure(ctx); err != nil {
+			return err
+		}
 	}
-	return s.run(ctx, PhaseSuspend, func(ctx context.Context) error { return s.GPU.Suspend(ctx, s.procs) })
+	err := s.run(ctx, PhaseSuspend, func(ctx context.Context) error { return s.GPU.Suspend(ctx, s.procs) })
+	if err == nil && s.memory != nil {
+		close(s.memory.suspended)
+	}
+	return err
+}
+
+// secure has the memory copied or saved that would end with its processes' state.
+func (s *saving) secure(ctx context.Context) error {
+	if !s.stream.Bound() {
+		return nil
+	}
+	// Some may have proved to be none to split.
+	if err := s.list(); err != nil {
+		return err
+	}
+	s.memory = s.drain(ctx)
+	return s.memory.free(ctx)
+}
+
+// list fills in what the manifest says of processes.
+func (s *saving) list() (err error) {
+	apart := ""
+	if s.split() {
+		apart = snapshot.MemoryStorage
+	}
+	if apart != "" && s.GPU.Engine() == snapshot.EngineSplit {
+		apart = snapshot.MemorySplit
+	}
+	m := &s.Manifest
+	if m.Processes, err = s.procfs().describe(s.procs, apart); err != nil {
+		return err
+	}
+	m.EngineReason = cmp.Or(reason(s.procs), m.EngineReason)
+	return nil
 }
 
 // split tells whether there is device memory that is moved apart from its
@@ -300,11 +342,9 @@ func (s *saving) preflight(ctx context.Context) error {
 // memory in use.
 func (s *saving) describe(ctx context.Context) (uint64, error) {
 	m := &s.Manifest
-	var err error
-	if m.Processes, err = s.procfs().describe(s.procs, s.split()); err != nil {
+	if err := s.list(); err != nil {
 		return 0, err
 	}
-	m.EngineReason = cmp.Or(reason(s.procs), m.EngineReason)
 	host, err := s.GPU.Inventory(ctx)
 	if err != nil {
 		return 0, err

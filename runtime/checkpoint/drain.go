@@ -20,10 +20,11 @@ type drain struct {
 	// copied is closed when the processes can have their memory back, or the
 	// drain is over; over when it is.
 	copied, over chan struct{}
-	// back is closed when the container is back, or can't be brought back.
-	back   chan struct{}
-	memory *snapshot.Memory
-	err    error
+	// suspended is closed when the processes' state is out of the devices, and back
+	// when the container is back, or can't be brought back.
+	suspended, back chan struct{}
+	memory          *snapshot.Memory
+	err             error
 }
 
 // drain begins one. A context that ends does not end it, but those that wait
@@ -31,7 +32,10 @@ type drain struct {
 // to be stopped.
 func (s *saving) drain(ctx context.Context) *drain {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	d := &drain{phases: phases{progress: s.progress}, cancel: cancel, copied: make(chan struct{}), over: make(chan struct{}), back: make(chan struct{})}
+	d := &drain{phases: phases{progress: s.progress}, cancel: cancel, copied: make(chan struct{}), over: make(chan struct{}), suspended: make(chan struct{}), back: make(chan struct{})}
+	if !s.stream.Bound() {
+		close(d.suspended)
+	}
 	go func() {
 		copied := false
 		if s.split() {
@@ -61,10 +65,15 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 		close(d.copied)
 	}
 	// What a container waits for comes first: files would only be in CRIU's way.
-	// One that its client had frozen waits for all of it anyhow.
-	if copied && !s.frozen {
+	// One that its client had frozen waits for all of it anyhow, but its state is
+	// taken first.
+	if copied {
+		first := d.back
+		if s.frozen {
+			first = d.suspended
+		}
 		select {
-		case <-d.back:
+		case <-first:
 		case <-ctx.Done():
 			return copied, context.Cause(ctx)
 		}

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 )
@@ -59,8 +60,15 @@ type Streamer interface {
 	// Park, between Lock and Suspend, takes the device memory of the split
 	// processes out of them: of all or, on error, of none (each is back in the
 	// state in which it was found). Resume and Undo give it back. What a process
-	// says to have on other devices than the container's is an error.
+	// says to have on other devices than the container's is an error. One that
+	// proves to be none to split is marked so, with the reason.
 	Park(ctx context.Context, procs []gpuplugin.Process, devices []gpuplugin.Device) error
+	// Bound says that Suspend ends what Park has shown: before it, the memory has
+	// to be copied or saved.
+	Bound() bool
+	// Loads fails with [gpuplugin.ErrIncompatible] if what Save wrote can't be
+	// loaded here, whatever it is.
+	Loads(ctx context.Context) error
 	// Copy copies what is parked within the devices, and tells whether there was
 	// room for it: then Save saves the copy, and the processes can have theirs
 	// back meanwhile.
@@ -83,8 +91,11 @@ type Streamer interface {
 type resident struct{}
 
 func (resident) Park(context.Context, []gpuplugin.Process, []gpuplugin.Device) error { return nil }
-func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error)             { return true, nil }
-
+func (resident) Bound() bool                                                         { return false }
+func (resident) Loads(context.Context) error {
+	return fmt.Errorf("%w: its device memory is in files, and the container's engine reads none", gpuplugin.ErrIncompatible)
+}
+func (resident) Copy(context.Context, []gpuplugin.Process) (bool, error) { return true, nil }
 func (resident) Save(context.Context, string, string, []gpuplugin.Process) (gpuplugin.Stored, error) {
 	return gpuplugin.Stored{}, nil
 }

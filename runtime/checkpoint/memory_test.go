@@ -33,6 +33,13 @@ type memory struct {
 	// away are those whose memory is out of them, copied whether there is a copy.
 	away   map[int]bool
 	copied bool
+	// bound says that the memory ends with the processes' state, so that it has to
+	// be copied or saved before; secured that it is.
+	bound, secured bool
+	// refused are those that prove to be none to split.
+	refused []int
+	// loads is what Loads says.
+	loads error
 	// held says that there is something to drop, lost that what is away is gone.
 	held, lost bool
 	// slow is closed to let Save come to its end, nil if it need not wait.
@@ -56,7 +63,7 @@ func newSplitWorld(t *testing.T) *world {
 }
 
 func (w *world) gpu() GPU {
-	if w.engine == snapshot.EngineSplit {
+	if w.engine == snapshot.EngineSplit || w.bound {
 		return splitGPU{gpu{w}}
 	}
 	return gpu{w}
@@ -67,7 +74,7 @@ func (w *world) checkAway() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, pid := range w.split {
-		if w.states[pid] != "" && !w.away[pid] {
+		if w.states[pid] != "" && !w.away[pid] && !slices.Contains(w.refused, pid) {
 			w.t.Errorf("process %d is dumped with its device memory", pid)
 		}
 	}
@@ -85,6 +92,10 @@ func (g splitGPU) Processes(ctx context.Context, pids []int) ([]gpuplugin.Proces
 	return procs, err
 }
 
+func (g splitGPU) Bound() bool { return g.bound }
+
+func (g splitGPU) Loads(context.Context) error { return g.loads }
+
 // back gives the memory back, if it is there.
 func (g splitGPU) back() error {
 	g.mu.Lock()
@@ -97,6 +108,11 @@ func (g splitGPU) back() error {
 }
 
 func (g splitGPU) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
+	g.mu.Lock()
+	if g.bound && len(g.away) > 0 && !g.secured {
+		g.t.Error("device memory ends that is nowhere else")
+	}
+	g.mu.Unlock()
 	err := g.gpu.Suspend(ctx, procs)
 	if err != nil {
 		err = errors.Join(err, g.back())
@@ -123,9 +139,11 @@ func (g splitGPU) Park(ctx context.Context, procs []gpuplugin.Process, devices [
 	for _, d := range devices {
 		g.devices = append(g.devices, d.UUID)
 	}
-	for _, p := range procs {
+	for i, p := range procs {
 		if err != nil {
 			g.states[p.PID] = p.State
+		} else if p.Split && slices.Contains(g.refused, p.PID) {
+			procs[i].Split, procs[i].Reason = false, "the driver refuses it"
 		} else if p.Split {
 			g.away[p.PID], g.held = true, true
 		}
@@ -138,6 +156,7 @@ func (g splitGPU) Copy(ctx context.Context, _ []gpuplugin.Process) (bool, error)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.copied = err == nil && g.room
+	g.secured = g.secured || g.copied
 	return g.copied, err
 }
 
@@ -161,6 +180,7 @@ func (g splitGPU) Save(ctx context.Context, dir, parent string, _ []gpuplugin.Pr
 	}
 	index := &memfile.Index{Processes: []memfile.Process{{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{zeroBlock()}}}}}}
 	_, err = memfile.WriteIndex(dir, index)
+	g.secured = g.secured || err == nil
 	return gpuplugin.Stored{Bytes: 4096, Zero: 4096}, err
 }
 

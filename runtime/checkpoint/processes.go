@@ -147,8 +147,9 @@ func (p procfs) anonymous(pids []int) (uint64, error) {
 }
 
 // describe makes the manifest's list of the processes that hold GPU state, some
-// of which are split or none, and gives each its key.
-func (p procfs) describe(procs []gpuplugin.Process, split bool) ([]snapshot.Process, error) {
+// of which are split or none, and gives each its key. The memory of those that
+// are is apart, in the manifest's word for it; "" says that there are none.
+func (p procfs) describe(procs []gpuplugin.Process, apart string) ([]snapshot.Process, error) {
 	list := make([]snapshot.Process, 0, len(procs))
 	for i, proc := range procs {
 		ns, err := p.nsPIDs(proc.PID)
@@ -168,8 +169,8 @@ func (p procfs) describe(procs []gpuplugin.Process, split bool) ([]snapshot.Proc
 		saved := snapshot.Process{NSPIDs: ns, Command: strings.TrimSpace(string(comm)), State: state}
 		switch {
 		case proc.Split:
-			saved.Memory = snapshot.MemorySplit
-		case split:
+			saved.Memory = apart
+		case apart != "":
 			saved.Memory = snapshot.MemoryDriver
 		}
 		list = append(list, saved)
@@ -228,5 +229,5 @@ func (p procfs) find(saved []snapshot.Process, pids []int) ([]gpuplugin.Process,
 
 // unplaced is a manifest's process, which has no PID on this host yet.
 func unplaced(s snapshot.Process) gpuplugin.Process {
-	return gpuplugin.Process{State: s.State, Split: s.Memory == snapshot.MemorySplit, Key: key(s.NSPIDs)}
+	return gpuplugin.Process{State: s.State, Split: s.Apart(), Key: key(s.NSPIDs)}
 }

@@ -85,7 +85,12 @@ func (t Target) match(ctx context.Context, m *snapshot.Manifest) (gpuplugin.Devi
 	switch {
 	case m.Engine == snapshot.EngineNone:
 		return nil, nil
-	case m.Engine == t.GPU.Engine(), m.Engine == snapshot.EngineDriver && t.GPU.Engine() == snapshot.EngineSplit:
+	case m.Engine == t.GPU.Engine(), m.Engine == snapshot.EngineDriver && m.Memory == nil && t.GPU.Engine() == snapshot.EngineSplit:
+		if m.Memory != nil {
+			if err := streamer(t.GPU).Loads(ctx); err != nil {
+				return nil, err
+			}
+		}
 		saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: m.Devices}
 		return t.GPU.Match(ctx, saved, t.Minors)
 	}

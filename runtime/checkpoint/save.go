@@ -24,7 +24,10 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 		return nil, fmt.Errorf("%s: %w", PhaseDump, err)
 	}
 	defer follower.Stop()
-	memory := s.drain(ctx)
+	if s.memory == nil {
+		s.memory = s.drain(ctx)
+	}
+	memory := s.memory
 	defer memory.stop()
 	beside := s.capture(ctx)
 	defer beside.stop()

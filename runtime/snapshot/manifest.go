@@ -20,7 +20,7 @@ const (
 	ManifestName = "hetgpu.json"
 	// Version is the newest format that this package writes and reads. It writes
 	// the oldest that can say what there is to say ([Manifest.version]).
-	Version = 2
+	Version = 3
 	// ChunkSize is the number of bytes that one digest covers.
 	ChunkSize = 64 << 20
 )
@@ -112,14 +112,19 @@ type Process struct {
 	// returns it ("running" for a locked one: see docs/formats.md).
 	State gpuplugin.State `json:"state"`
 	// Memory says with what its device memory was saved: [MemorySplit] or
-	// [MemoryDriver] with engine "split", and nothing with another. Since version 2.
+	// [MemoryDriver] with engine "split", [MemoryStorage] or [MemoryDriver] with
+	// engine "driver" and memory in files, and nothing else. Since version 2, the
+	// second since version 3.
 	Memory string `json:"memory,omitempty"`
 }
 
 // The values of [Process.Memory].
 const (
-	// MemorySplit: it is in the snapshot's files of device memory.
+	// MemorySplit: it is in the snapshot's files of device memory, and was taken
+	// there by libhetcuda.
 	MemorySplit = "split"
+	// MemoryStorage: it is there too, and was shown by the driver (custom storage).
+	MemoryStorage = "storage"
 	// MemoryDriver: it is in the process's host memory.
 	MemoryDriver = "driver"
 )

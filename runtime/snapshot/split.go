@@ -16,6 +16,9 @@ import (
 
 // version is the oldest format that can say what the manifest says.
 func (m *Manifest) version() int {
+	if m.Engine != EngineSplit && m.Memory != nil || slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Memory == MemoryStorage }) {
+		return 3
+	}
 	split := m.Engine == EngineSplit || m.EngineReason != "" || m.Library != nil || m.Memory != nil || m.StopSeconds != 0 ||
 		slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Memory != "" }) ||
 		slices.ContainsFunc(m.Files, func(f File) bool { return f.CoveredBy != "" })
@@ -28,29 +31,44 @@ func (m *Manifest) version() int {
 // covered tells of the files whose digests are in another of the snapshot.
 func covered(name string) bool { return memfile.IsName(name) && name != memfile.IndexName }
 
-// validateSplit checks what version 2 brought.
+// apart is the word for memory in files with the manifest's engine.
+func (m *Manifest) apart() string {
+	switch {
+	case m.Engine == EngineSplit:
+		return MemorySplit
+	case m.Engine == EngineDriver && m.Memory != nil:
+		return MemoryStorage
+	}
+	return ""
+}
+
+// Apart tells whether the process's device memory is in files of the snapshot.
+func (p Process) Apart() bool { return p.Memory == MemorySplit || p.Memory == MemoryStorage }
+
+// validateSplit checks what versions 2 and 3 brought.
 func (m *Manifest) validateSplit() error {
+	if m.Memory != nil && m.Engine != EngineSplit && m.Engine != EngineDriver {
+		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
+	}
 	if m.version() > m.Version {
 		return fmt.Errorf("version %d has fields of version %d", m.Version, m.version())
 	}
 	if m.Library != nil && !isBuildID(m.Library.BuildID) {
 		return fmt.Errorf("library's build id %q", m.Library.BuildID)
 	}
-	split := 0
+	apart := m.apart()
 	for i, p := range m.Processes {
 		switch {
-		case m.Engine != EngineSplit && p.Memory == "", m.Engine == EngineSplit && p.Memory == MemoryDriver:
-		case m.Engine == EngineSplit && p.Memory == MemorySplit:
-			split++
+		case apart == "" && p.Memory == "", apart != "" && (p.Memory == apart || p.Memory == MemoryDriver):
 		default:
 			return fmt.Errorf("process %d: memory %q with engine %q", i, p.Memory, m.Engine)
 		}
 	}
-	if m.Engine == EngineSplit && (split == 0 || m.Memory == nil || m.Library == nil) {
+	if m.Engine == EngineSplit && (m.Split() == 0 || m.Memory == nil || m.Library == nil) {
 		return fmt.Errorf("engine %q, and no process, library or memory that is split", m.Engine)
 	}
-	if m.Engine != EngineSplit && m.Memory != nil {
-		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
+	if m.Memory != nil && (apart == "" || m.Split() == 0) {
+		return fmt.Errorf("engine %q, and device memory in files of no process", m.Engine)
 	}
 	if m.Memory != nil {
 		if err := m.Memory.validate(); err != nil {
@@ -115,7 +133,7 @@ func isBuildID(s string) bool {
 func (m *Manifest) Split() int {
 	n := 0
 	for _, p := range m.Processes {
-		if p.Memory == MemorySplit {
+		if p.Apart() {
 			n++
 		}
 	}

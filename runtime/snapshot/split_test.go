@@ -29,6 +29,15 @@ func splitExample() *Manifest {
 	return m
 }
 
+// storageExample has what version 3 brought.
+func storageExample() *Manifest {
+	m := splitExample()
+	m.Version, m.Engine, m.Library = 3, EngineDriver, nil
+	m.EngineReason = "process 9: the driver's custom storage: CUDA_ERROR_NOT_SUPPORTED"
+	m.Processes[0].Memory = MemoryStorage
+	return m
+}
+
 // A manifest has the oldest version that can say it.
 func TestVersions(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -39,6 +48,7 @@ func TestVersions(t *testing.T) {
 		"a reason":    {func(m *Manifest) { m.EngineReason = "why" }, 2},
 		"a library":   {func(m *Manifest) { m.Library = &Library{BuildID: "00ff"} }, 2},
 		"all of it":   {func(m *Manifest) { *m = *splitExample() }, 2},
+		"storage":     {func(m *Manifest) { *m = *storageExample() }, 3},
 	} {
 		m := example()
 		tc.edit(m)
@@ -67,8 +77,13 @@ func TestDecodeRefusesSplit(t *testing.T) {
 		"no process that is split":        {func(m *Manifest) { m.Processes[0].Memory = MemoryDriver }, "no process, library or memory"},
 		"a process that is neither":       {func(m *Manifest) { m.Processes[0].Memory = "" }, `memory ""`},
 		"a process that is something":     {func(m *Manifest) { m.Processes[1].Memory = "else" }, `memory "else"`},
-		"split with another engine":       {func(m *Manifest) { m.Engine = EngineDriver }, `with engine "driver"`},
-		"memory with another engine":      {func(m *Manifest) { m.Engine = EngineDriver; m.Processes = nil }, "device memory in files"},
+		"split with another engine":       {func(m *Manifest) { m.Version, m.Engine = 3, EngineDriver }, `with engine "driver"`},
+		"memory of no process":            {func(m *Manifest) { m.Version, m.Engine, m.Processes = 3, EngineDriver, nil }, "device memory in files"},
+		"memory with no engine":           {func(m *Manifest) { m.Version, m.Engine, m.Processes = 3, EngineNone, nil }, "device memory in files"},
+		"storage in version 2":            {func(m *Manifest) { *m = *storageExample(); m.Version = 2 }, "version 2 has fields of version 3"},
+		"storage and no memory":           {func(m *Manifest) { *m = *storageExample(); m.Memory = nil }, `memory "storage"`},
+		"storage with the split engine":   {func(m *Manifest) { *m = *storageExample(); m.Engine = EngineSplit }, `memory "storage"`},
+		"all of it saved by the driver":   {func(m *Manifest) { *m = *storageExample(); m.Processes[0].Memory = MemoryDriver }, "of no process"},
 		"files without memory":            {func(m *Manifest) { m.Engine, m.Processes, m.Memory = EngineDriver, nil, nil }, "no device memory"},
 		"build id in capitals":            {func(m *Manifest) { m.Library.BuildID = "AB" }, "build id"},
 		"no build id":                     {func(m *Manifest) { m.Library.BuildID = "" }, "build id"},

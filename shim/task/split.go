@@ -29,6 +29,8 @@ import (
 var (
 	_ checkpoint.GPU      = (*nvidia.SplitEngine)(nil)
 	_ checkpoint.Streamer = (*nvidia.SplitEngine)(nil)
+	_ checkpoint.GPU      = (*nvidia.StorageEngine)(nil)
+	_ checkpoint.Streamer = (*nvidia.StorageEngine)(nil)
 )
 
 const (
@@ -184,13 +186,13 @@ func (s *service) inject(c *container, spec *oci.Spec) error {
 // eject removes what inject made, and frees the device memory that is held for
 // the container. It has ended.
 func (c *container) eject(ctx context.Context) {
-	if c.injected == nil {
-		return
-	}
 	if stream, ok := c.gpu.(checkpoint.Streamer); ok {
 		if err := stream.Drop(ctx); err != nil {
 			log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("device memory may stay in use until the shim ends")
 		}
+	}
+	if c.injected == nil {
+		return
 	}
 	if err := controldir.Remove(c.bundle); err != nil {
 		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("the container's bundle can't be removed")
@@ -214,11 +216,18 @@ func (s *service) checkLibrary(c *container) error {
 }
 
 // split returns the split engine over the driver's, if the library is in the
-// container.
+// container; else the driver's, with its custom storage where it has one.
 func (s *service) split(ctx context.Context, c *container, driver *nvidia.Engine) checkpoint.GPU {
-	if c.injected == nil || c.policy.Engine == oci.EngineDriver {
+	switch {
+	case c.injected != nil && c.policy.Engine != oci.EngineDriver:
+		s.mover.Warm(ctx)
+		return nvidia.NewSplitEngine(driver, s.mover, controldir.Path(c.bundle), c.id)
+	case !s.config.Driver.CustomStorage:
 		return driver
 	}
-	s.mover.Warm(ctx)
-	return nvidia.NewSplitEngine(driver, s.mover, controldir.Path(c.bundle), c.id)
+	// If it is not known in time, the first checkpoint takes longer.
+	if text, err := os.ReadFile(kernelDriver); err == nil && nvidia.HasStorage(strings.TrimSpace(string(text))) {
+		s.mover.Warm(ctx)
+	}
+	return nvidia.NewStorageEngine(driver, s.mover, c.id)
 }

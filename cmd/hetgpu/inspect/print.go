@@ -95,6 +95,8 @@ func carrier(memory string) string {
 		return ""
 	case snapshot.MemorySplit:
 		return ", memory in files"
+	case snapshot.MemoryStorage:
+		return ", memory in files, shown by the driver"
 	}
 	return ", memory saved by the driver"
 }

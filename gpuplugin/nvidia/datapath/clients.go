@@ -274,7 +274,7 @@ func (m *Mover) stateOf(ctx context.Context, key client, known hetcuda.Socket) (
 
 // Unpark implements nvidia.Mover.
 func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) error {
-	p, end, err := m.beginReturn(name)
+	p, end, err := m.beginReturn("unpark", name)
 	if err != nil {
 		return err
 	}

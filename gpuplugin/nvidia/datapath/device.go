@@ -139,11 +139,18 @@ func (d *device) close() error {
 // area is memory of one device, mapped in one range.
 type area struct {
 	device  *device
+	foreign bool // the driver's: it is not for us to end it
 	base    uint64
 	size    uint64
 	used    uint64
 	mapped  []Range
 	handles []uint64
+}
+
+// round makes a size one that memory can have.
+func (d *device) round(size uint64) uint64 {
+	g := d.Granularity()
+	return (size + g - 1) / g * g
 }
 
 // newArea takes the addresses.
@@ -181,6 +188,9 @@ func (a *area) open() error {
 
 // close lets go of everything; the memory lives on where others hold it.
 func (a *area) close() error {
+	if a.foreign {
+		return nil
+	}
 	var errs []error
 	for _, r := range a.mapped {
 		errs = append(errs, a.device.Unmap(r.Address, r.Size))

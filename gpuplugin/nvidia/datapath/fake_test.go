@@ -283,3 +283,5 @@ func pointer(address uint64) unsafe.Pointer {
 }
 
 func bytesAt(address, size uint64) []byte { return unsafe.Slice((*byte)(pointer(address)), size) }
+
+func uintptrOf(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }

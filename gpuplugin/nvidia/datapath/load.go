@@ -43,28 +43,40 @@ type load struct {
 	parcels  []*parcel
 	progress *progress
 
+	// lanes is how many read for each device, 0 for the mover's own number.
+	lanes int
+
 	index *memfile.Index
 	files []*os.File
 }
 
-func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) (err error) {
-	l.progress.enter(phaseMap)
+// open reads the index and opens the files.
+func (l *load) open() (err error) {
 	if l.index, err = memfile.ReadIndex(l.dir); err != nil {
 		return err
 	}
-	if len(l.index.Processes) != len(l.parcels) {
-		return fmt.Errorf("the snapshot has the memory of %d processes, and %d are to be restored", len(l.index.Processes), len(l.parcels))
-	}
-	l.progress.total.Store(l.index.Sizes().Memory)
 	for _, want := range l.index.Files {
 		f, err := openData(l.dir, want)
 		if err != nil {
-			memfile.CloseAll(l.files)
+			l.close()
 			return err
 		}
 		l.files = append(l.files, f)
 	}
-	defer memfile.CloseAll(l.files)
+	return nil
+}
+
+func (l *load) close() { memfile.CloseAll(l.files) }
+
+func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) error {
+	l.progress.enter(phaseMap)
+	if err := l.open(); err != nil {
+		return err
+	}
+	defer l.close()
+	if len(l.index.Processes) != len(l.parcels) {
+		return fmt.Errorf("the snapshot has the memory of %d processes, and %d are to be restored", len(l.index.Processes), len(l.parcels))
+	}
 	for i := range l.parcels {
 		l.pieces(i, devices)
 	}
@@ -75,12 +87,19 @@ func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) (err error)
 	if err := inParallel(l.parcels, (*parcel).lend); err != nil {
 		return err
 	}
+	return l.fill(ctx)
+}
+
+// fill reads the memory of the parcels, which are mapped, and verifies it.
+func (l *load) fill(ctx context.Context) error {
 	byDevice, err := cut(ctx, l.mover, l.parcels)
 	if err != nil {
 		return err
 	}
+	total := uint64(0)
 	for _, blocks := range byDevice {
 		for _, b := range blocks {
+			total += b.size
 			entry := l.index.Processes[b.process].Chunks[b.chunk].Blocks[b.index]
 			b.zero, b.digest = entry.Zero(), entry.Digest
 			if !b.zero {
@@ -88,6 +107,7 @@ func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) (err error)
 			}
 		}
 	}
+	l.progress.total.Store(total)
 	l.progress.enter(phaseCopy)
 	if err := l.copy(ctx, byDevice); err != nil {
 		return err
@@ -209,7 +229,7 @@ func (l *load) copy(ctx context.Context, byDevice map[*device][]*block) error {
 			batches = append(batches, batch)
 		}
 		next := &atomic.Int64{}
-		for range min(l.mover.cfg.Lanes, len(batches)) {
+		for range min(cmp.Or(l.lanes, l.mover.cfg.Lanes), len(batches)) {
 			g.Go(func() error { return l.lane(ctx, d, batches, next) })
 		}
 	}

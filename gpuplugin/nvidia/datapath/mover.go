@@ -133,8 +133,7 @@ func (m *Mover) end(parcels []*parcel) {
 // beginReturn marks a parcel that is given back. One that was copied is only
 // marked as that: its copy can be saved before, meanwhile and after, as the
 // process goes on.
-func (m *Mover) beginReturn(name string) (p *parcel, end func(), err error) {
-	const what = "unpark"
+func (m *Mover) beginReturn(what, name string) (p *parcel, end func(), err error) {
 	m.mu.Lock()
 	p = m.parcels[name]
 	// What is not busy, or saved, has been copied by now or never is meanwhile.
@@ -275,12 +274,16 @@ func (m *Mover) Prepare(ctx context.Context, devices []string) error {
 }
 
 // Duplicate implements nvidia.Mover.
-func (m *Mover) Duplicate(ctx context.Context, names []string) (done bool, err error) {
+func (m *Mover) Duplicate(ctx context.Context, names []string) (bool, error) {
 	parcels, err := m.begin("duplicate", names...)
 	if err != nil {
 		return false, err
 	}
 	defer m.end(parcels)
+	return m.duplicateAll(ctx, parcels)
+}
+
+func (m *Mover) duplicateAll(ctx context.Context, parcels []*parcel) (bool, error) {
 	if err := m.mapAll(ctx, parcels); err != nil {
 		return false, err
 	}
@@ -292,7 +295,7 @@ func (m *Mover) Duplicate(ctx context.Context, names []string) (done bool, err e
 			return false, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "duplicate", Detail: fmt.Sprintf("parcel %q is duplicated already", p.name)}
 		}
 		for _, a := range p.views {
-			need[a.device] += a.used
+			need[a.device] += a.device.round(a.used)
 		}
 	}
 	for d, bytes := range need {
@@ -368,7 +371,12 @@ func (m *Mover) Drop(_ context.Context, names []string) error {
 		return err
 	}
 	defer m.end(parcels)
-	return m.forget(parcels)
+	var errs []error
+	parcels, waited := waitedFor(parcels)
+	for _, p := range waited {
+		errs = append(errs, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "drop", Detail: fmt.Sprintf("the process of parcel %q waits for its memory", p.name)})
+	}
+	return errors.Join(append(errs, m.forget(parcels))...)
 }
 
 // Progress implements nvidia.Mover.
@@ -411,6 +419,7 @@ type parcel struct {
 	views, copies []*area
 	// duplicated says that the copy is there, also of no memory at all.
 	duplicated bool
+	custom
 }
 
 // piece is one chunk of a parcel.
@@ -444,7 +453,7 @@ func (p *parcel) free(what string) error {
 
 // close lets go of everything.
 func (p *parcel) close() error {
-	err := p.giveUp()
+	err := errors.Join(p.abandon(), p.giveUp())
 	err = errors.Join(err, closeAreas(p.copies))
 	p.copies = nil
 	return err
@@ -486,13 +495,14 @@ func (p *parcel) repoint() {
 
 // copyArea makes memory for a copy of a view.
 func (p *parcel) copyArea(view *area) (*area, error) {
-	a, err := newArea(view.device, view.size)
-	if err != nil || view.used == 0 {
+	size := view.device.round(view.used)
+	a, err := newArea(view.device, view.device.round(view.size))
+	if err != nil || size == 0 {
 		return a, err
 	}
-	h, err := view.device.Create(view.used)
+	h, err := view.device.Create(size)
 	if err == nil {
-		_, err = a.add(h, view.used)
+		_, err = a.add(h, size)
 	}
 	if err == nil {
 		err = a.open()

@@ -55,6 +55,9 @@ func (m *Mover) Save(ctx context.Context, req nvidia.SaveRequest) (nvidia.Saved,
 		s.remove()
 		return nvidia.Saved{}, sorted(fmt.Errorf("save device memory to %s: %w", req.Dir, err))
 	}
+	for i, p := range parcels {
+		p.saved = &source{dir: req.Dir, process: i}
+	}
 	sizes := s.index.Sizes()
 	saved := nvidia.Saved{
 		Bytes: sizes.Memory, Stored: sizes.Stored, Zero: sizes.Zero, Reused: sizes.Reused, Phases: s.progress.phases(),
@@ -477,12 +480,13 @@ func take(blocks []*block, size int) (batch, rest []*block) {
 }
 
 // runs calls f for the pieces of a batch that follow one another on the device,
-// with where they are in the batch.
+// with where they are in the batch. Those of two processes may lie side by side
+// and are two mappings all the same, which no copy may go over.
 func runs(batch []*block, f func(at, address, size uint64) error) error {
 	at := uint64(0)
 	for i := 0; i < len(batch); {
 		size, j := batch[i].size, i+1
-		for j < len(batch) && batch[j].address == batch[i].address+size {
+		for j < len(batch) && batch[j].process == batch[i].process && batch[j].address == batch[i].address+size {
 			size += batch[j].size
 			j++
 		}

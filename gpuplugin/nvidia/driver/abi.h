@@ -6,7 +6,7 @@
  * is needed to build, and one trampoline for each kind of signature, since cgo
  * can't call a function pointer. Every args structure is 64 bytes, zeroed but
  * for the fields that are named here; CUDA 13.4 uses some of the reserved
- * bytes for its custom storage, where zero asks for the behavior of 12.8.
+ * bytes for its custom storage (storage.h), where zero asks for what 12.8 does.
  */
 #ifndef HETGPU_DRIVER_ABI_H
 #define HETGPU_DRIVER_ABI_H

@@ -119,9 +119,12 @@ func (c *cuda) check(sym, pid, result int) error {
 	}
 }
 
-// processStates are the values of CUprocessState (cuda.h).
+// processStates are the values of CUprocessState (cuda.h; the last two are
+// driver 615's, and their values are in the reference of cuda-python's
+// CheckpointProcessState for CUDA 13.4).
 var processStates = [...]gpuplugin.State{
 	gpuplugin.StateRunning, gpuplugin.StateLocked, gpuplugin.StateCheckpointed, gpuplugin.StateFailed,
+	gpuplugin.StateCheckpointing, gpuplugin.StateRestoring,
 }
 
 func (c *cuda) state(pid int) (gpuplugin.State, error) {
@@ -147,10 +150,7 @@ func (c *cuda) lock(pid int, timeoutMillis uint32) error {
 	return c.check(symLock, pid, int(r))
 }
 
-func (c *cuda) restore(pid int, pairs []uuidPair) error {
-	if err := c.need(symRestore); err != nil {
-		return err
-	}
+func cPairs(pairs []uuidPair) []C.struct_cu_gpu_pair {
 	cpairs := make([]C.struct_cu_gpu_pair, len(pairs))
 	for i, p := range pairs {
 		for b := range p.from {
@@ -158,6 +158,14 @@ func (c *cuda) restore(pid int, pairs []uuidPair) error {
 			cpairs[i].new_uuid[b] = C.uchar(p.to[b])
 		}
 	}
+	return cpairs
+}
+
+func (c *cuda) restore(pid int, pairs []uuidPair) error {
+	if err := c.need(symRestore); err != nil {
+		return err
+	}
+	cpairs := cPairs(pairs)
 	// A pointer to Go memory inside of an argument would need pinning; the
 	// trampoline takes it as an argument and fills the structure in C.
 	r := C.hg_call_restore(c.fns[symRestore], C.int(pid), unsafe.SliceData(cpairs), C.uint(len(cpairs)))

@@ -17,6 +17,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -51,6 +52,8 @@ type Driver struct {
 	lib   *cuda // nil until it is loaded
 	ready bool  // cuInit has succeeded
 	nvml  *nvmlLibrary
+	// contexts are those of the devices that are open.
+	contexts map[unsafe.Pointer]openContext
 }
 
 // New returns a driver whose libraries are not loaded yet.

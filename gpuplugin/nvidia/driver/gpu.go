@@ -36,6 +36,7 @@ const (
 // GPU is a device whose memory can be moved, by the device's primary context. Its
 // methods may be called by any number of goroutines.
 type GPU struct {
+	driver      *Driver
 	lib         *cuda
 	uuid        string
 	device      C.int
@@ -61,7 +62,7 @@ func (d *Driver) OpenGPU(uuid string) (*GPU, error) {
 			return nil, err
 		}
 	}
-	g := &GPU{lib: lib, uuid: uuid}
+	g := &GPU{driver: d, lib: lib, uuid: uuid}
 	if err := g.find(want); err != nil {
 		return nil, err
 	}
@@ -74,6 +75,7 @@ func (d *Driver) OpenGPU(uuid string) (*GPU, error) {
 	if err := g.check(symPrimaryRetain, C.hg_primary_retain(lib.fns[symPrimaryRetain], &g.ctx.context, g.device)); err != nil {
 		return nil, err
 	}
+	d.retained(g)
 	if err := g.prepare(); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
@@ -155,6 +157,7 @@ func (g *GPU) prepare() error {
 
 // Close lets go of the context, and so of all that was made in it.
 func (g *GPU) Close() error {
+	g.driver.released(g)
 	return g.check(symPrimaryRelease, C.hg_primary_release(g.lib.fns[symPrimaryRelease], g.device))
 }
 

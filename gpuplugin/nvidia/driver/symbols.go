@@ -58,6 +58,7 @@ const (
 	symStreamCreate
 	symStreamDestroy
 	symStreamSynchronize
+	symStreamGetCtx
 	symModuleLoadData
 	symModuleGetFunction
 	symLaunchKernel
@@ -80,7 +81,7 @@ var symbols = [symCount]symbol{
 	symGetRestoreThreadID: {"cuCheckpointProcessGetRestoreThreadId", 12080, "570", false},
 	symOperationComplete:  {"cuCheckpointOperationComplete", 13040, "615", false},
 
-	// What moves device memory; only the split engine needs it.
+	// What moves device memory; the split engine and custom storage need it.
 	symDeviceGetCount:    {"cuDeviceGetCount", 2000, "450", false},
 	symDeviceGet:         {"cuDeviceGet", 2000, "450", false},
 	symDeviceGetUUID:     {"cuDeviceGetUuid", 11040, "470", false},
@@ -111,6 +112,7 @@ var symbols = [symCount]symbol{
 	symStreamCreate:      {"cuStreamCreate", 2000, "450", false},
 	symStreamDestroy:     {"cuStreamDestroy", 4000, "450", false},
 	symStreamSynchronize: {"cuStreamSynchronize", 2000, "450", false},
+	symStreamGetCtx:      {"cuStreamGetCtx", 9020, "450", false},
 	symModuleLoadData:    {"cuModuleLoadData", 2000, "450", false},
 	symModuleGetFunction: {"cuModuleGetFunction", 2000, "450", false},
 	symLaunchKernel:      {"cuLaunchKernel", 4000, "450", false},

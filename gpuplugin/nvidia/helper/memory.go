@@ -144,6 +144,51 @@ func (s service) Load(ctx context.Context, req *helperapi.LoadRequest) (*helpera
 	}, nil
 }
 
+// storer is what has custom storage; without one, no process has.
+func (s service) storer() (nvidia.Storer, error) {
+	if storer, ok := s.memory.(nvidia.Storer); ok {
+		return storer, nil
+	}
+	return nil, &helperapi.Error{Class: helperapi.Class_CLASS_UNSUPPORTED, Call: "custom storage"}
+}
+
+// Map implements helperapi.GPUService.
+func (s service) Map(ctx context.Context, req *helperapi.MapRequest) (*helperapi.ParkResponse, error) {
+	storer, err := s.storer()
+	if err != nil {
+		return &helperapi.ParkResponse{Failure: failure(err)}, nil
+	}
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	parked, err := storer.Map(ctx, nvidia.MapRequest{PID: int(req.GetPid()), Parcel: req.GetParcel(), Devices: req.GetDevices()})
+	return &helperapi.ParkResponse{Failure: failure(err), Chunks: uint32(parked.Chunks), Bytes: maps.Clone(parked.Bytes)}, nil
+}
+
+// Settle implements helperapi.GPUService.
+func (s service) Settle(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.OperationResponse, error) {
+	storer, err := s.storer()
+	for _, parcel := range req.GetParcels() {
+		if err == nil {
+			err = storer.Settle(ctx, parcel)
+		}
+	}
+	return answerMove(err)
+}
+
+// Fill implements helperapi.GPUService.
+func (s service) Fill(ctx context.Context, req *helperapi.FillRequest) (*helperapi.OperationResponse, error) {
+	storer, err := s.storer()
+	if err != nil {
+		return answerMove(err)
+	}
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	return answerMove(storer.Fill(ctx, nvidia.FillRequest{
+		PID: int(req.GetPid()), Parcel: req.GetParcel(), Dir: req.GetDir(), Process: int(req.GetProcess()),
+		Map: gpuplugin.DeviceMap(req.GetMap()), Devices: req.GetDevices(),
+	}))
+}
+
 // Drop implements helperapi.GPUService.
 func (s service) Drop(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.OperationResponse, error) {
 	return answerMove(s.memory.Drop(ctx, req.GetParcels()))

@@ -1418,6 +1418,170 @@ func (x *ParkResponse) GetBytes() map[string]uint64 {
 	return nil
 }
 
+type MapRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Pid    int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Parcel string                 `protobuf:"bytes,2,opt,name=parcel,proto3" json:"parcel,omitempty"`
+	// By UUID.
+	Devices       []string `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
+	Operation     uint64   `protobuf:"varint,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapRequest) Reset() {
+	*x = MapRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapRequest) ProtoMessage() {}
+
+func (x *MapRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
+func (*MapRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MapRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *MapRequest) GetParcel() string {
+	if x != nil {
+		return x.Parcel
+	}
+	return ""
+}
+
+func (x *MapRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *MapRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type FillRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Pid    int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Parcel string                 `protobuf:"bytes,2,opt,name=parcel,proto3" json:"parcel,omitempty"`
+	// Where the memory is if the helper has no such parcel, and whose it is there.
+	Dir     string `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
+	Process uint32 `protobuf:"varint,4,opt,name=process,proto3" json:"process,omitempty"`
+	// Old device UUID to new device UUID; empty where nothing moves.
+	Map map[string]string `protobuf:"bytes,5,rep,name=map,proto3" json:"map,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UUID.
+	Devices       []string `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
+	Operation     uint64   `protobuf:"varint,7,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FillRequest) Reset() {
+	*x = FillRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FillRequest) ProtoMessage() {}
+
+func (x *FillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FillRequest.ProtoReflect.Descriptor instead.
+func (*FillRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *FillRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *FillRequest) GetParcel() string {
+	if x != nil {
+		return x.Parcel
+	}
+	return ""
+}
+
+func (x *FillRequest) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *FillRequest) GetProcess() uint32 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *FillRequest) GetMap() map[string]string {
+	if x != nil {
+		return x.Map
+	}
+	return nil
+}
+
+func (x *FillRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *FillRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
 type ParcelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Parcels       []string               `protobuf:"bytes,1,rep,name=parcels,proto3" json:"parcels,omitempty"`
@@ -1428,7 +1592,7 @@ type ParcelsRequest struct {
 
 func (x *ParcelsRequest) Reset() {
 	*x = ParcelsRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1604,7 @@ func (x *ParcelsRequest) String() string {
 func (*ParcelsRequest) ProtoMessage() {}
 
 func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[22]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1617,7 @@ func (x *ParcelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParcelsRequest.ProtoReflect.Descriptor instead.
 func (*ParcelsRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{22}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ParcelsRequest) GetParcels() []string {
@@ -1480,7 +1644,7 @@ type DuplicateResponse struct {
 
 func (x *DuplicateResponse) Reset() {
 	*x = DuplicateResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1656,7 @@ func (x *DuplicateResponse) String() string {
 func (*DuplicateResponse) ProtoMessage() {}
 
 func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[23]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1669,7 @@ func (x *DuplicateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DuplicateResponse.ProtoReflect.Descriptor instead.
 func (*DuplicateResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{23}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DuplicateResponse) GetFailure() *Failure {
@@ -1535,7 +1699,7 @@ type SaveRequest struct {
 
 func (x *SaveRequest) Reset() {
 	*x = SaveRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1711,7 @@ func (x *SaveRequest) String() string {
 func (*SaveRequest) ProtoMessage() {}
 
 func (x *SaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[24]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1724,7 @@ func (x *SaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
 func (*SaveRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{24}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SaveRequest) GetDir() string {
@@ -1601,7 +1765,7 @@ type MovePhase struct {
 
 func (x *MovePhase) Reset() {
 	*x = MovePhase{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1777,7 @@ func (x *MovePhase) String() string {
 func (*MovePhase) ProtoMessage() {}
 
 func (x *MovePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[25]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1790,7 @@ func (x *MovePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovePhase.ProtoReflect.Descriptor instead.
 func (*MovePhase) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{25}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MovePhase) GetName() string {
@@ -1653,7 +1817,7 @@ type SavedFile struct {
 
 func (x *SavedFile) Reset() {
 	*x = SavedFile{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1829,7 @@ func (x *SavedFile) String() string {
 func (*SavedFile) ProtoMessage() {}
 
 func (x *SavedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[26]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1842,7 @@ func (x *SavedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedFile.ProtoReflect.Descriptor instead.
 func (*SavedFile) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{26}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SavedFile) GetName() string {
@@ -1710,7 +1874,7 @@ type SaveResponse struct {
 
 func (x *SaveResponse) Reset() {
 	*x = SaveResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1886,7 @@ func (x *SaveResponse) String() string {
 func (*SaveResponse) ProtoMessage() {}
 
 func (x *SaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[27]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1899,7 @@ func (x *SaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
 func (*SaveResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{27}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SaveResponse) GetFailure() *Failure {
@@ -1800,7 +1964,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1976,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[28]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1989,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{28}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LoadRequest) GetDir() string {
@@ -1868,7 +2032,7 @@ type LoadResponse struct {
 
 func (x *LoadResponse) Reset() {
 	*x = LoadResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2044,7 @@ func (x *LoadResponse) String() string {
 func (*LoadResponse) ProtoMessage() {}
 
 func (x *LoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[29]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2057,7 @@ func (x *LoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
 func (*LoadResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{29}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LoadResponse) GetFailure() *Failure {
@@ -1933,7 +2097,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2109,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[30]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2122,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{30}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ProgressRequest) GetParcel() string {
@@ -1979,7 +2143,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2155,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[31]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2168,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{31}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProgressResponse) GetPhase() string {
@@ -2037,7 +2201,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2213,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[32]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2226,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{32}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelRequest) GetOperation() uint64 {
@@ -2179,7 +2343,24 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"H\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"n\n" +
+	"\n" +
+	"MapRequest\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x16\n" +
+	"\x06parcel\x18\x02 \x01(\tR\x06parcel\x12\x18\n" +
+	"\adevices\x18\x03 \x03(\tR\adevices\x12\x1c\n" +
+	"\toperation\x18\x04 \x01(\x04R\toperation\"\x8d\x02\n" +
+	"\vFillRequest\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x16\n" +
+	"\x06parcel\x18\x02 \x01(\tR\x06parcel\x12\x10\n" +
+	"\x03dir\x18\x03 \x01(\tR\x03dir\x12\x18\n" +
+	"\aprocess\x18\x04 \x01(\rR\aprocess\x128\n" +
+	"\x03map\x18\x05 \x03(\v2&.hetgpu.nvidia.v1.FillRequest.MapEntryR\x03map\x12\x18\n" +
+	"\adevices\x18\x06 \x03(\tR\adevices\x12\x1c\n" +
+	"\toperation\x18\a \x01(\x04R\toperation\x1a6\n" +
+	"\bMapEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
 	"\x0eParcelsRequest\x12\x18\n" +
 	"\aparcels\x18\x01 \x03(\tR\aparcels\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\x04R\toperation\"\\\n" +
@@ -2237,7 +2418,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x11CLASS_UNAVAILABLE\x10\x06\x12\x12\n" +
 	"\x0eCLASS_NO_SPACE\x10\a\x12\x13\n" +
 	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
-	"\rCLASS_DAMAGED\x10\t2\x84\r\n" +
+	"\rCLASS_DAMAGED\x10\t2\xe6\x0e\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -2259,7 +2440,10 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x04Save\x12\x1d.hetgpu.nvidia.v1.SaveRequest\x1a\x1e.hetgpu.nvidia.v1.SaveResponse\x12E\n" +
 	"\x04Load\x12\x1d.hetgpu.nvidia.v1.LoadRequest\x1a\x1e.hetgpu.nvidia.v1.LoadResponse\x12M\n" +
 	"\x04Drop\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12Q\n" +
-	"\bProgress\x12!.hetgpu.nvidia.v1.ProgressRequest\x1a\".hetgpu.nvidia.v1.ProgressResponse\x12N\n" +
+	"\bProgress\x12!.hetgpu.nvidia.v1.ProgressRequest\x1a\".hetgpu.nvidia.v1.ProgressResponse\x12C\n" +
+	"\x03Map\x12\x1c.hetgpu.nvidia.v1.MapRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12O\n" +
+	"\x06Settle\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12J\n" +
+	"\x04Fill\x12\x1d.hetgpu.nvidia.v1.FillRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12N\n" +
 	"\x06Cancel\x12\x1f.hetgpu.nvidia.v1.CancelRequest\x1a#.hetgpu.nvidia.v1.OperationResponseBEZCgithub.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapib\x06proto3"
 
 var (
@@ -2275,7 +2459,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP() []byte {
 }
 
 var file_gpuplugin_nvidia_helperapi_gpu_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(Class)(0),                  // 0: hetgpu.nvidia.v1.Class
 	(*Failure)(nil),             // 1: hetgpu.nvidia.v1.Failure
@@ -2300,22 +2484,25 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(*ParkRequest)(nil),         // 20: hetgpu.nvidia.v1.ParkRequest
 	(*HoldTogetherRequest)(nil), // 21: hetgpu.nvidia.v1.HoldTogetherRequest
 	(*ParkResponse)(nil),        // 22: hetgpu.nvidia.v1.ParkResponse
-	(*ParcelsRequest)(nil),      // 23: hetgpu.nvidia.v1.ParcelsRequest
-	(*DuplicateResponse)(nil),   // 24: hetgpu.nvidia.v1.DuplicateResponse
-	(*SaveRequest)(nil),         // 25: hetgpu.nvidia.v1.SaveRequest
-	(*MovePhase)(nil),           // 26: hetgpu.nvidia.v1.MovePhase
-	(*SavedFile)(nil),           // 27: hetgpu.nvidia.v1.SavedFile
-	(*SaveResponse)(nil),        // 28: hetgpu.nvidia.v1.SaveResponse
-	(*LoadRequest)(nil),         // 29: hetgpu.nvidia.v1.LoadRequest
-	(*LoadResponse)(nil),        // 30: hetgpu.nvidia.v1.LoadResponse
-	(*ProgressRequest)(nil),     // 31: hetgpu.nvidia.v1.ProgressRequest
-	(*ProgressResponse)(nil),    // 32: hetgpu.nvidia.v1.ProgressResponse
-	(*CancelRequest)(nil),       // 33: hetgpu.nvidia.v1.CancelRequest
-	nil,                         // 34: hetgpu.nvidia.v1.UsageResponse.BytesEntry
-	nil,                         // 35: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
-	nil,                         // 36: hetgpu.nvidia.v1.ParkRequest.DevicesEntry
-	nil,                         // 37: hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	nil,                         // 38: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	(*MapRequest)(nil),          // 23: hetgpu.nvidia.v1.MapRequest
+	(*FillRequest)(nil),         // 24: hetgpu.nvidia.v1.FillRequest
+	(*ParcelsRequest)(nil),      // 25: hetgpu.nvidia.v1.ParcelsRequest
+	(*DuplicateResponse)(nil),   // 26: hetgpu.nvidia.v1.DuplicateResponse
+	(*SaveRequest)(nil),         // 27: hetgpu.nvidia.v1.SaveRequest
+	(*MovePhase)(nil),           // 28: hetgpu.nvidia.v1.MovePhase
+	(*SavedFile)(nil),           // 29: hetgpu.nvidia.v1.SavedFile
+	(*SaveResponse)(nil),        // 30: hetgpu.nvidia.v1.SaveResponse
+	(*LoadRequest)(nil),         // 31: hetgpu.nvidia.v1.LoadRequest
+	(*LoadResponse)(nil),        // 32: hetgpu.nvidia.v1.LoadResponse
+	(*ProgressRequest)(nil),     // 33: hetgpu.nvidia.v1.ProgressRequest
+	(*ProgressResponse)(nil),    // 34: hetgpu.nvidia.v1.ProgressResponse
+	(*CancelRequest)(nil),       // 35: hetgpu.nvidia.v1.CancelRequest
+	nil,                         // 36: hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	nil,                         // 37: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	nil,                         // 38: hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	nil,                         // 39: hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	nil,                         // 40: hetgpu.nvidia.v1.FillRequest.MapEntry
+	nil,                         // 41: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 }
 var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	0,  // 0: hetgpu.nvidia.v1.Failure.class:type_name -> hetgpu.nvidia.v1.Class
@@ -2323,69 +2510,76 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	5,  // 2: hetgpu.nvidia.v1.InventoryResponse.devices:type_name -> hetgpu.nvidia.v1.Device
 	6,  // 3: hetgpu.nvidia.v1.InventoryResponse.symbols:type_name -> hetgpu.nvidia.v1.Symbol
 	1,  // 4: hetgpu.nvidia.v1.UsageResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	34, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	36, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
 	1,  // 6: hetgpu.nvidia.v1.StateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	35, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	37, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
 	1,  // 8: hetgpu.nvidia.v1.OperationResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 9: hetgpu.nvidia.v1.ClientsResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	16, // 10: hetgpu.nvidia.v1.ClientsResponse.clients:type_name -> hetgpu.nvidia.v1.Client
-	36, // 11: hetgpu.nvidia.v1.ParkRequest.devices:type_name -> hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	38, // 11: hetgpu.nvidia.v1.ParkRequest.devices:type_name -> hetgpu.nvidia.v1.ParkRequest.DevicesEntry
 	1,  // 12: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	37, // 13: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	1,  // 14: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	1,  // 15: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	27, // 16: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
-	26, // 17: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	38, // 18: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
-	1,  // 19: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	26, // 20: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	2,  // 21: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
-	4,  // 22: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
-	8,  // 23: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
-	10, // 24: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	12, // 25: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
-	10, // 26: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	13, // 27: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
-	10, // 28: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	15, // 29: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
-	18, // 30: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
-	19, // 31: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
-	21, // 32: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
-	19, // 33: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
-	20, // 34: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
-	23, // 35: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	19, // 36: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
-	25, // 37: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
-	29, // 38: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
-	23, // 39: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	31, // 40: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
-	33, // 41: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
-	3,  // 42: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 43: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 44: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 45: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 46: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 47: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 48: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 49: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // 50: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
-	14, // 51: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 52: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 53: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 54: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
-	22, // 55: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
-	24, // 56: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
-	14, // 57: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
-	28, // 58: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
-	30, // 59: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
-	14, // 60: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
-	32, // 61: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
-	14, // 62: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
-	42, // [42:63] is the sub-list for method output_type
-	21, // [21:42] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	39, // 13: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	40, // 14: hetgpu.nvidia.v1.FillRequest.map:type_name -> hetgpu.nvidia.v1.FillRequest.MapEntry
+	1,  // 15: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	1,  // 16: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	29, // 17: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
+	28, // 18: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	41, // 19: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	1,  // 20: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	28, // 21: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
+	2,  // 22: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
+	4,  // 23: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
+	8,  // 24: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
+	10, // 25: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	12, // 26: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
+	10, // 27: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	13, // 28: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
+	10, // 29: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	15, // 30: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
+	18, // 31: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
+	19, // 32: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
+	21, // 33: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
+	19, // 34: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
+	20, // 35: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
+	25, // 36: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	19, // 37: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	27, // 38: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	31, // 39: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	25, // 40: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	33, // 41: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	23, // 42: hetgpu.nvidia.v1.GPU.Map:input_type -> hetgpu.nvidia.v1.MapRequest
+	25, // 43: hetgpu.nvidia.v1.GPU.Settle:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	24, // 44: hetgpu.nvidia.v1.GPU.Fill:input_type -> hetgpu.nvidia.v1.FillRequest
+	35, // 45: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 46: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 47: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 48: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 49: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 50: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 51: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 52: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 53: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 54: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 55: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 56: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 57: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 58: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	22, // 59: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	26, // 60: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 61: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	30, // 62: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	32, // 63: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 64: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	34, // 65: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	22, // 66: hetgpu.nvidia.v1.GPU.Map:output_type -> hetgpu.nvidia.v1.ParkResponse
+	14, // 67: hetgpu.nvidia.v1.GPU.Settle:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 68: hetgpu.nvidia.v1.GPU.Fill:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 69: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	46, // [46:70] is the sub-list for method output_type
+	22, // [22:46] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_gpuplugin_nvidia_helperapi_gpu_proto_init() }
@@ -2399,7 +2593,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc), len(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

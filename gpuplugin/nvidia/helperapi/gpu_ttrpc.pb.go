@@ -28,6 +28,9 @@ type GPUService interface {
 	Load(context.Context, *LoadRequest) (*LoadResponse, error)
 	Drop(context.Context, *ParcelsRequest) (*OperationResponse, error)
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
+	Map(context.Context, *MapRequest) (*ParkResponse, error)
+	Settle(context.Context, *ParcelsRequest) (*OperationResponse, error)
+	Fill(context.Context, *FillRequest) (*OperationResponse, error)
 	Cancel(context.Context, *CancelRequest) (*OperationResponse, error)
 }
 
@@ -173,6 +176,27 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Progress(ctx, &req)
+			},
+			"Map": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req MapRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Map(ctx, &req)
+			},
+			"Settle": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ParcelsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Settle(ctx, &req)
+			},
+			"Fill": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FillRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Fill(ctx, &req)
 			},
 			"Cancel": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req CancelRequest
@@ -350,6 +374,30 @@ func (c *gpuClient) Drop(ctx context.Context, req *ParcelsRequest) (*OperationRe
 func (c *gpuClient) Progress(ctx context.Context, req *ProgressRequest) (*ProgressResponse, error) {
 	var resp ProgressResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Progress", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Map(ctx context.Context, req *MapRequest) (*ParkResponse, error) {
+	var resp ParkResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Map", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Settle(ctx context.Context, req *ParcelsRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Settle", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Fill(ctx context.Context, req *FillRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Fill", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -30,12 +30,24 @@ enum op {
 	OP_RESTORE,
 	OP_UNLOCK,
 	OP_FAIL, // a fault: the state becomes FAILED
+	OP_COMPLETE, // of a checkpoint or restore with custom storage
+};
+
+// View is the memory that a process has on one GPU, one allocation after the
+// other, for who copies it to custom storage or back: a file of its owner.
+struct view {
+	char uuid[UUID_SIZE];
+	uint64_t size;
 };
 
 struct request {
 	uint32_t op;
 	uint32_t timeout_ms;
 	uint32_t pair_count;
+	uint32_t storage;      // checkpoint, restore: whether to custom storage
+	uint32_t operation;    // complete: which
+	uint32_t context_count; // GPUs whose primary context the caller has
+	unsigned char contexts[MAX_GPUS][16];
 	CUcheckpointGpuPair pairs[MAX_GPUS];
 };
 
@@ -50,6 +62,10 @@ struct block {
 	// For the stand-in of NVML. A process that is checkpointed has none.
 	char owner[OWNER_SIZE];
 	char contexts[MAX_GPUS][UUID_SIZE]; // GPUs on which the process has a context
+	// While a checkpoint or restore with custom storage is to be completed.
+	uint32_t operation;
+	uint32_t view_count;
+	struct view views[MAX_GPUS];
 };
 
 #endif

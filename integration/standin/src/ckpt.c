@@ -52,7 +52,7 @@ static CUresult restore(int pid)
 
 static bool state(int pid)
 {
-	static const char *const names[] = {"running", "locked", "checkpointed", "failed"};
+	static const char *const names[] = {"running", "locked", "checkpointed", "failed", "checkpointing", "restoring"};
 	CUprocessState s = CU_PROCESS_STATE_RUNNING;
 	CUresult r = cuCheckpointProcessGetState(pid, &s);
 	return report("state", pid, r, r == CUDA_SUCCESS ? names[s] : "");

@@ -113,6 +113,16 @@ bool alloc_write(const struct alloc *a, size_t offset, const void *from, size_t 
 	return fd >= 0 && write_all(fd, from, size, offset);
 }
 
+struct alloc *alloc_view(int gpu, size_t size, const char *file)
+{
+	struct alloc *a = alloc_new();
+	if (!a)
+		return NULL;
+	*a = (struct alloc){.kind = VIEW, .gpu = gpu, .size = size, .address = new_address(size)};
+	snprintf(a->file, sizeof a->file, "%s", file);
+	return a;
+}
+
 void alloc_drop(struct alloc *a)
 {
 	if (a->kind == MANAGED || a->kind == PINNED)

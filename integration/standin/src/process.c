@@ -29,8 +29,7 @@ static CUresult check(void)
 
 static bool waiting(void)
 {
-	return process.locking || process.state == CU_PROCESS_STATE_LOCKED ||
-	       process.state == CU_PROCESS_STATE_CHECKPOINTED;
+	return process.locking || (process.state != CU_PROCESS_STATE_RUNNING && process.state != CU_PROCESS_STATE_FAILED);
 }
 
 static CUresult enter_when(bool idle)

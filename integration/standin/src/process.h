@@ -24,15 +24,15 @@ enum {
 	MAX_WORK = 256,
 };
 
-// What an address can be. Memory of the last four kinds is the process's own.
-enum kind { DEVICE = 1, IMPORTED, MAPPED, MANAGED, PINNED, REGISTERED };
+// What an address can be. Memory of the last three kinds is the process's own.
+enum kind { DEVICE = 1, IMPORTED, VIEW, MAPPED, MANAGED, PINNED, REGISTERED };
 
 struct alloc {
 	enum kind kind; // 0: free slot
 	int gpu;
 	CUdeviceptr address;
 	size_t size;
-	char file[PATH_SIZE];     // DEVICE: below owners/, renewed by a restore; IMPORTED: the exporter's
+	char file[PATH_SIZE];     // DEVICE: below owners/, renewed by a restore; IMPORTED, VIEW: another process's
 	void *saved;              // DEVICE: the data while the process is checkpointed
 	struct memory *memory;    // MAPPED
 	uint8_t access[MAX_GPUS]; // MAPPED: CUmemAccess_flags of each GPU
@@ -115,6 +115,7 @@ struct process {
 	CUresult lost; // sticky: every further call returns it
 	bool refused;  // a checkpoint, because of managed memory
 	bool restored; // legacy IPC works no more
+	bool stored;   // checkpointed to custom storage
 	int count;
 	struct device devices[MAX_GPUS];
 	int control; // descriptor of /dev/nvidiactl; -1 while checkpointed
@@ -173,8 +174,9 @@ CUresult server_start(void);
 
 // What the thread does when it is asked to (states.c).
 CUresult serve_lock(uint32_t timeout_ms);
-CUresult serve_checkpoint(void);
+CUresult serve_checkpoint(const struct request *r);
 CUresult serve_restore(const struct request *r);
+CUresult serve_complete(const struct request *r);
 CUresult serve_unlock(void);
 CUresult serve_fail(void);
 
@@ -196,6 +198,19 @@ bool alloc_overlaps(CUdeviceptr address, size_t size);
 // alloc_read and alloc_write move data between the host and an allocation.
 bool alloc_read(const struct alloc *a, size_t offset, void *to, size_t size);
 bool alloc_write(const struct alloc *a, size_t offset, const void *from, size_t size);
+
+// alloc_view makes an allocation of what another process shows.
+struct alloc *alloc_view(int gpu, size_t size, const char *file);
+
+// What custom storage is copied from and to (storage.c). views_show makes the
+// views, of what the process has or of garbage, and tells who asks of them;
+// views_take takes them into the process's memory, views_end ends them.
+CUresult views_show(const struct request *r, bool filled);
+bool views_take(void);
+void views_end(void);
+
+// memory_each calls one for the memory of cuMemCreate on a GPU, until it fails.
+bool memory_each(int gpu, bool (*one)(const struct alloc *a, void *context), void *context);
 
 // alloc_drop frees an allocation and what it holds.
 void alloc_drop(struct alloc *a);

@@ -18,10 +18,11 @@ static void serve(void)
 	switch ((enum op)r.op) {
 	case OP_STATE: result = CUDA_SUCCESS; break;
 	case OP_LOCK: result = serve_lock(r.timeout_ms); break;
-	case OP_CHECKPOINT: result = serve_checkpoint(); break;
+	case OP_CHECKPOINT: result = serve_checkpoint(&r); break;
 	case OP_RESTORE: result = serve_restore(&r); break;
 	case OP_UNLOCK: result = serve_unlock(); break;
 	case OP_FAIL: result = serve_fail(); break;
+	case OP_COMPLETE: result = serve_complete(&r); break;
 	}
 	pthread_mutex_lock(&process.mu);
 	process_publish();

@@ -78,13 +78,15 @@ static bool shared(void)
 	return memory_shared();
 }
 
-static CUresult save_all(void)
+static CUresult save_all(const struct request *request)
 {
 	if (shared())
 		return CUDA_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < MAX_ALLOCS; i++)
 		if (process.allocs[i].kind == MANAGED)
 			return refuse_managed();
+	if (request->storage)
+		return views_show(request, true);
 	for (int i = 0; i < MAX_ALLOCS; i++) {
 		if (process.allocs[i].kind != DEVICE)
 			continue;
@@ -95,18 +97,26 @@ static CUresult save_all(void)
 	return memory_save();
 }
 
-CUresult serve_checkpoint(void)
+// checkpointed lets go of the GPUs.
+static void checkpointed(bool stored)
+{
+	process_close();
+	process.stored = stored;
+	set_state(CU_PROCESS_STATE_CHECKPOINTED);
+}
+
+CUresult serve_checkpoint(const struct request *request)
 {
 	pthread_mutex_lock(&process.mu);
 	CUresult r = CUDA_ERROR_ILLEGAL_STATE;
 	if (process.state == CU_PROCESS_STATE_LOCKED) {
-		r = save_all();
-		if (r == CUDA_SUCCESS) {
-			process_close();
-			set_state(CU_PROCESS_STATE_CHECKPOINTED);
-		} else {
+		r = save_all(request);
+		if (r != CUDA_SUCCESS)
 			forget_saved();
-		}
+		else if (request->storage)
+			set_state(CU_PROCESS_STATE_CHECKPOINTING);
+		else
+			checkpointed(false);
 	}
 	pthread_mutex_unlock(&process.mu);
 	return r;
@@ -159,14 +169,14 @@ static CUresult put_back(void)
 		CUresult r = alloc_create(a);
 		if (r != CUDA_SUCCESS)
 			return r;
-		if (!alloc_write(a, 0, a->saved, a->size))
+		if (a->saved && !alloc_write(a, 0, a->saved, a->size))
 			return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 	return memory_restore();
 }
 
 // restore_to leaves the process checkpointed, on its old GPUs, if it fails.
-static CUresult restore_to(const struct gpu gpus[MAX_GPUS])
+static CUresult restore_to(const struct gpu gpus[MAX_GPUS], const struct request *request)
 {
 	struct gpu old[MAX_GPUS];
 	for (int i = 0; i < process.count; i++)
@@ -174,6 +184,8 @@ static CUresult restore_to(const struct gpu gpus[MAX_GPUS])
 	CUresult r = process_open(gpus, process.count);
 	if (r == CUDA_SUCCESS) {
 		r = put_back();
+		if (r == CUDA_SUCCESS && request->storage)
+			r = views_show(request, false);
 		if (r == CUDA_SUCCESS)
 			return r;
 		process_close();
@@ -200,19 +212,51 @@ static CUresult restore(const struct request *r)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	if (process.lost != CUDA_SUCCESS)
 		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (process.stored != (r->storage != 0))
+		return CUDA_ERROR_INVALID_VALUE; // nothing documents the other way
 	if (imports()) {
 		process.lost = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	CUresult result = choose(r, gpus);
 	if (result == CUDA_SUCCESS)
-		result = restore_to(gpus);
+		result = restore_to(gpus, r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	forget_saved();
 	process.restored = true;
-	set_state(CU_PROCESS_STATE_LOCKED);
+	set_state(r->storage ? CU_PROCESS_STATE_RESTORING : CU_PROCESS_STATE_LOCKED);
 	return CUDA_SUCCESS;
+}
+
+// complete ends what a call with custom storage has begun. Who made it has done
+// with the memory what is to be done.
+static CUresult complete(const struct request *r)
+{
+	if (r->operation != block.operation)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (process.state) {
+	case CU_PROCESS_STATE_CHECKPOINTING:
+		views_end();
+		checkpointed(true);
+		return CUDA_SUCCESS;
+	case CU_PROCESS_STATE_RESTORING:
+		if (!views_take())
+			return CUDA_ERROR_OPERATING_SYSTEM;
+		views_end();
+		process.stored = false;
+		set_state(CU_PROCESS_STATE_LOCKED);
+		return CUDA_SUCCESS;
+	default: return CUDA_ERROR_ILLEGAL_STATE;
+	}
+}
+
+CUresult serve_complete(const struct request *r)
+{
+	pthread_mutex_lock(&process.mu);
+	CUresult result = complete(r);
+	pthread_mutex_unlock(&process.mu);
+	return result;
 }
 
 CUresult serve_restore(const struct request *r)

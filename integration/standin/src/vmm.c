@@ -226,6 +226,19 @@ CUresult memory_save(void)
 	return CUDA_SUCCESS;
 }
 
+bool memory_each(int gpu, bool (*one)(const struct alloc *a, void *context), void *context)
+{
+	for (int i = 0; i < MAX_MEMORIES; i++) {
+		struct memory *m = &process.memories[i];
+		if (!in_use(m) || m->gpu != gpu)
+			continue;
+		struct alloc a = {.kind = MAPPED, .gpu = gpu, .memory = m, .size = m->size};
+		if (!one(&a, context))
+			return false;
+	}
+	return true;
+}
+
 void memory_close(void)
 {
 	for (int i = 0; i < MAX_MEMORIES; i++) {
@@ -245,7 +258,7 @@ CUresult memory_restore(void)
 		if (m->size > gpu_available(m->gpu))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		m->hold = memory_create(process.owner, process.devices[m->gpu].gpu.uuid, m->size, m->name);
-		if (!m->hold || !move(m, true))
+		if (!m->hold || (m->saved && !move(m, true)))
 			return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 	return CUDA_SUCCESS;
