@@ -17,10 +17,16 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
-// beforehandBytes of memory images are verified before CRIU starts: at some
-// gigabytes a second that can't be felt. More are verified while CRIU, which
-// reads one after the other what we read side by side, works on them.
-const beforehandBytes = 1 << 30
+const (
+	// beforehandBytes of memory images are verified before CRIU starts: at some
+	// gigabytes a second that can't be felt. More are verified while CRIU, which
+	// reads one after the other what we read side by side, works on them.
+	beforehandBytes = 1 << 30
+	// beforehandGPUBytes are so many where there is GPU state, whose calls wait
+	// until all is verified: the 0.5 GB of a process with its GPU's control state
+	// took 0.2 s of a restore of 1.0 s (docs/results/2026-11-22-h200-split).
+	beforehandGPUBytes = 64 << 20
+)
 
 // Target is the container into which a snapshot is restored, before it is there.
 type Target struct {
@@ -119,9 +125,12 @@ func (r *Restore) verify(ctx context.Context) error {
 			pages += f.Size
 		}
 	}
-	now := func(snapshot.File) bool { return true }
+	now, beforehand := func(snapshot.File) bool { return true }, int64(beforehandBytes)
+	if r.HasGPU() {
+		beforehand = beforehandGPUBytes
+	}
 	var beside []func(context.Context) error
-	if pages > beforehandBytes {
+	if pages > beforehand {
 		now = snapshot.IsMetadata
 		beside = append(beside, func(ctx context.Context) error { return r.snap.Verify(ctx, snapshot.IsPages) })
 	}

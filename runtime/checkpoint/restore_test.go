@@ -150,11 +150,30 @@ func TestFinishRefuses(t *testing.T) {
 	}
 }
 
+// Where no call waits for the GPUs, images of that size are verified before
+// anything starts.
+func TestImagesWithoutGPU(t *testing.T) {
+	w := newWorld(t)
+	w.engine, w.states, w.pages = snapshot.EngineNone, nil, beforehandGPUBytes+1
+	dir := savedWith(t, w)
+	f, err := os.OpenFile(filepath.Join(dir, "pages-1.img"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{1}, w.pages-1)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), dir, Target{GPU: gpu{w}}); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 // Large memory images are verified while CRIU works. If one is damaged, CRIU's
 // context ends, and the GPUs are not touched.
 func TestLargeImages(t *testing.T) {
 	big := newWorld(t)
-	big.pages = beforehandBytes + 1
+	big.pages = beforehandGPUBytes + 1
 	dir := savedWith(t, big)
 	for _, damaged := range []bool{false, true} {
 		w := restored(t)
