@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
@@ -44,10 +46,18 @@ type Config struct {
 	Idle time.Duration
 }
 
-// DefaultConfig pins 256 MiB a device. "hetgpu-gpu selftest" measures others.
+// DefaultConfig pins 256 MiB a device, up to 512 MiB on a machine with many
+// processors. "hetgpu-gpu selftest" measures others.
 func DefaultConfig() Config {
-	return Config{SlotSize: 32 << 20, Slots: 8, Lanes: 8, Spare: 512 << 20, Idle: time.Minute}
+	n := lanesFor(runtime.NumCPU())
+	return Config{SlotSize: 32 << 20, Slots: n, Lanes: n, Spare: 512 << 20, Idle: time.Minute}
 }
+
+// lanesFor is how many lanes a machine has for a device. One that writes to a
+// tmpfs keeps a processor busy at about 2 GB/s, and rests while the device copies
+// the next slot: 8 of them came to 14 to 16 GB/s where the device's bus does 55
+// (docs/results/2026-11-22-h200-split). Some processors are left for CRIU.
+func lanesFor(processors int) int { return min(max(8, processors*3/4), 16) }
 
 // Mover implements nvidia.Mover.
 type Mover struct {
@@ -195,6 +205,18 @@ func (m *Mover) forget(parcels []*parcel) error {
 	return errors.Join(errs...)
 }
 
+func (m *Mover) enter() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enterLocked()
+}
+
+func (m *Mover) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaveLocked()
+}
+
 func (m *Mover) enterLocked() {
 	m.users++
 	if m.idle != nil {
@@ -258,18 +280,24 @@ func (m *Mover) open(ctx context.Context, uuid string) (*device, error) {
 	}
 }
 
-// Prepare implements nvidia.Preparer.
+// Prepare implements nvidia.Preparer. Memory is pinned beside what follows: a lane
+// that comes before it is ready pins its own.
 func (m *Mover) Prepare(ctx context.Context, devices []string) error {
-	m.mu.Lock()
-	m.enterLocked()
-	m.mu.Unlock()
-	defer m.end(nil)
+	m.enter()
+	defer m.leave()
 	return inParallel(devices, func(uuid string) error {
 		d, err := m.open(ctx, uuid)
 		if err != nil {
 			return err
 		}
-		return d.pin()
+		m.enter()
+		go func() {
+			defer m.leave()
+			if err := d.pin(); err != nil {
+				log.G(ctx).WithError(err).WithField(logfields.Device, uuid).Debug("memory is not pinned yet")
+			}
+		}()
+		return nil
 	})
 }
 

@@ -725,3 +725,18 @@ func TestPrepareAndIdle(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// What could not be pinned beforehand is pinned when it is needed.
+func TestPrepareWithoutPinned(t *testing.T) {
+	m := newMachine(t, uuid0.String())
+	m.gpus[uuid0.String()].set("HostAlloc", errors.New("no"))
+	mover := datapath.New(m, datapath.Config{SlotSize: 4 * mib, Slots: 3, Lanes: 3, Idle: time.Hour})
+	check(t, mover.Prepare(t.Context(), []string{uuid0.String()}))
+}
+
+func TestDefaultConfig(t *testing.T) {
+	c := datapath.DefaultConfig()
+	if c.Lanes < 8 || c.Lanes > 16 || c.Slots != c.Lanes || c.SlotSize%memfile.BlockSize != 0 {
+		t.Errorf("%+v", c)
+	}
+}
