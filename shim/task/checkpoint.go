@@ -115,9 +115,6 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 			"if its programs use none, say so by the annotation %s=none", gpuplugin.ErrUnsupported, oci.AnnotationEngine)
 	}
 	dump := opts.dump
-	// Beside what has to be done before the container is touched.
-	host := make(chan snapshot.Host, 1)
-	go func() { host <- c.host(ctx) }()
 	if err := s.standing(ctx, c); err != nil {
 		return err
 	}
@@ -155,13 +152,12 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	defer os.Remove(c.criuConfig())
 	request := checkpoint.Request{Dump: dump, MemoryParent: opts.Parent, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
-		Host: <-host,
+		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{
 			TCPEstablished: dump.TCPEstablished, ExternalUnixSockets: dump.UnixSockets,
 			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "" || opts.Parent != "",
 		},
 	}}
-	request.Manifest.Host.CRIU = tool.Version.String()
 	if opts.Layer || opts.Container != nil {
 		beside, err := c.companion(r.Path, &opts.Options)
 		if err != nil {
@@ -238,9 +234,9 @@ func (s *service) criu(ctx context.Context, c *container) (criu.Tool, error) {
 	return tool, criu.CheckOnce(ctx, tool.Path, s.config.StateDir)
 }
 
-// host says what the snapshot is made with, but for CRIU.
-func (c *container) host(ctx context.Context) snapshot.Host {
-	h := snapshot.Host{Arch: runtime.GOARCH}
+// host says what the snapshot is made with.
+func (s *service) host(ctx context.Context, c *container, tool criu.Tool) snapshot.Host {
+	h := snapshot.Host{Arch: runtime.GOARCH, CRIU: tool.Version.String()}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err == nil {
 		h.Kernel = unix.ByteSliceToString(uts.Release[:])
