@@ -227,7 +227,7 @@ static struct extent *leave(CUdeviceptr address, struct lane *l)
 		return NULL;
 	e->leaving = true;
 	// Rather an event that is done with than one more.
-	if (!l->spare)
+	if (l && !l->spare)
 		lane_reap(l);
 	return e;
 }
@@ -248,22 +248,33 @@ static void left(struct extent *e, struct mark *m, CUresult r)
 	piece_take_back(e);
 }
 
+// mark_free says in a stream that a piece is free from there on. NULL and
+// CUDA_SUCCESS: the stream was waited for instead.
+static struct mark *mark_free(struct lane *l, CUstream stream, struct manner how, CUresult *r)
+{
+	if (!l) { // a stream that the driver tells nothing of
+		*r = (how.own ? REAL(cuStreamSynchronize_ptsz) : REAL(cuStreamSynchronize))(stream);
+		return NULL;
+	}
+	struct aside aside = capture_step_aside();
+	struct mark *m = lane_mark(l, stream, how, r);
+	capture_step_back(aside);
+	return m;
+}
+
 static CUresult give(CUdeviceptr address, CUstream stream, struct manner how)
 {
 	CUresult r;
 	struct lane *l = lane_open(stream, how, &r);
-	if (!l)
-		return r;
 	struct extent *e = leave(address, l);
 	if (e) {
-		struct aside aside = capture_step_aside();
-		struct mark *m = lane_mark(l, stream, how, &r);
-		capture_step_back(aside);
+		struct mark *m = mark_free(l, stream, how, &r);
 		left(e, m, r);
 	} else {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
-	lane_close(l);
+	if (l)
+		lane_close(l);
 	return r;
 }
 

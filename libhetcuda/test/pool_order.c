@@ -629,11 +629,25 @@ static void failures(void)
 		streams_fake.fail = NULL;
 		pools_quiesce();
 	}
-	// Where even waiting fails, nothing is freed.
+	// A stream of which the driver tells nothing is waited for.
+	CUdeviceptr other = alloc(MIB, one);
+	keep(two);
+	streams_fake.fail = "cuStreamGetCtx";
+	OK(hetcuda_cuMemFreeAsync(other, two));
+	CHECK(!streams_fake.fail && !stream_step(two) && USED(pool) == 0);
+	pools_quiesce();
 	CUdeviceptr a = alloc(MIB, one);
 	*(char *)a = 3;
-	fake.fail = NULL;
 	streams_fake.fail = "cuEventRecord";
+	OK(hetcuda_cuMemFreeAsync(a, one));
+	CHECK(USED(pool) == 0);
+	// And where even that fails, nothing is freed.
+	a = alloc(MIB, one);
+	streams_fake.lasting = true;
+	streams_fake.fail = "cu";
+	CHECK(hetcuda_cuMemFreeAsync(a, one) == CUDA_ERROR_UNKNOWN && USED(pool) == MIB);
+	streams_fake.fail = NULL;
+	streams_fake.lasting = false;
 	OK(hetcuda_cuMemFreeAsync(a, one));
 	end();
 	for (unsigned e = 0; e < 2; e++) {

@@ -76,12 +76,13 @@ static CUdevice device_now(void)
 	return d;
 }
 
-// failing tells whether a call is the one that fails, once.
+// failing tells whether a call is the one that fails.
 static bool failing(const char *name)
 {
-	if (!streams_fake.fail || strcmp(streams_fake.fail, name) != 0)
+	if (!streams_fake.fail || strncmp(streams_fake.fail, name, strlen(streams_fake.fail)) != 0)
 		return false;
-	streams_fake.fail = NULL;
+	if (!streams_fake.lasting)
+		streams_fake.fail = NULL;
 	return true;
 }
 

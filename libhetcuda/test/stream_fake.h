@@ -18,7 +18,8 @@ struct streams_fake {
 	_Atomic unsigned freed;   // by the driver
 	CUstream capturing;       // this stream is
 	bool spoilt;              // by a call of a thread that was not relaxed
-	const char *fail;         // the function whose next call fails
+	const char *fail;         // the function whose next call fails; its beginning
+	bool lasting;             // so do all that come after
 	CUresult with;
 };
 
