@@ -33,7 +33,8 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(checkpointCommand(), restoreCommand(), cdiCommand(), doctorCommand(), inspectCommand(), versionCommand())
+	root.AddCommand(checkpointCommand(), restoreCommand(), cdiCommand(), doctorCommand(), inspectCommand(),
+		installCommand(), uninstallCommand(), versionCommand())
 	return root
 }
 
