@@ -86,7 +86,7 @@ func (n *node) expectArchive(ctx context.Context, t *testing.T, archive, contain
 		}
 	}
 	// Only a handler of runc's name is asked for CRIU's log.
-	if has := files["dump.log"]; has != (n.setup.handler.Type == asRunc.Type) {
+	if has := files["dump.log"]; has != n.setup.asRunc {
 		t.Errorf("dump.log in the archive: %t", has)
 	}
 	for name := range files {

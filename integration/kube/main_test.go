@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,22 +47,17 @@ type node struct {
 type setup struct {
 	name string
 	// old says that it is the older containerd.
-	old     bool
-	handler testbed.Handler
+	old bool
+	// asRunc says that containerd takes the handler for runc's, with our program.
+	asRunc bool
 }
 
-var (
-	// ours is a handler of our own name, with options as text.
-	ours = testbed.Handler{Name: "hetgpu", Type: "io.hetgpu.v2", Options: "SystemdCgroup = false"}
-	// asRunc is a handler that is runc's for containerd, with our program.
-	asRunc = testbed.Handler{Name: "hetgpu-runc", Type: "io.containerd.runc.v2", Options: "SystemdCgroup = false"}
+// ours is the name of our runtime.
+const ours = "io.hetgpu.v2"
 
+var (
 	// setups have both versions of containerd first.
-	setups = []setup{
-		{name: "ours", handler: ours},
-		{name: "ours-on-old", old: true, handler: ours},
-		{name: "as-runc", handler: asRunc},
-	}
+	setups = []setup{{name: "ours"}, {name: "ours-on-old", old: true}, {name: "as-runc", asRunc: true}}
 
 	// nodes are started when a test needs them.
 	nodes     = map[string]*node{}
@@ -116,7 +112,7 @@ func eachOf(t *testing.T, setups []setup, test func(ctx context.Context, t *test
 // on runs a test on one node.
 func on(t *testing.T, s setup, test func(ctx context.Context, t *testing.T, n *node)) {
 	t.Helper()
-	if runtime := os.Getenv("HETGPU_TEST_RUNTIME"); runtime != "" && runtime != ours.Type {
+	if runtime := os.Getenv("HETGPU_TEST_RUNTIME"); runtime != "" && runtime != ours {
 		t.Skipf("%s is under test, and this is about our own", runtime)
 	}
 	n, err := theNode(context.Background(), s)
@@ -154,11 +150,15 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.handler.Type != ours.Type {
-		s.handler.Path = filepath.Join(path[0], "containerd-shim-hetgpu-v2")
+	table, err := documented()
+	if err != nil {
+		return nil, err
+	}
+	if s.asRunc {
+		table = strings.Replace(table, `"`+ours+`"`, fmt.Sprintf("%q\n  runtime_path = %q", "io.containerd.runc.v2", filepath.Join(path[0], "containerd-shim-hetgpu-v2")), 1)
 	}
 	n.d, err = testbed.Start(ctx, testbed.Config{Path: path, Env: env, CRI: &testbed.CRI{
-		SandboxImage: sandboxImage, Handler: s.handler, Subnet: byte(100 + len(nodes)), More: more,
+		SandboxImage: sandboxImage, Handler: testbed.Handler{Name: "hetgpu", Table: table}, Subnet: byte(100 + len(nodes)), More: more,
 	}})
 	if err != nil {
 		return nil, err

@@ -30,10 +30,9 @@ type CRI struct {
 // Handler is a runtime handler of containerd's CRI.
 type Handler struct {
 	Name string
-	// Type is runtime_type, and Path, if there is one, runtime_path.
-	Type, Path string
-	// Options is the handler's table of options, in TOML; "" for none.
-	Options string
+	// Table is what the configuration has for it, in TOML, without what only tests
+	// need.
+	Table string
 }
 
 // rootIsOurs tells whether the root of a process is one that the daemon mounted.
@@ -76,22 +75,11 @@ func (d *Daemon) criConfig() (disabled, tables string) {
   use_internal_loopback = true
 [plugins."io.containerd.cri.v1.runtime".containerd]
   default_runtime_name = %q
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.%q]
-  runtime_type = %q
-`, d.Snapshotter, d.cri.SandboxImage, d.cri.More, d.cniPlugins(), d.cniConfigDir(), d.cri.Handler.Name, d.cri.Handler.Name, d.cri.Handler.Type)
-	h := d.cri.Handler
-	if h.Path != "" {
-		fmt.Fprintf(&b, "  runtime_path = %q\n", h.Path)
-	}
-	b.WriteString(`  pod_annotations = ["io.hetgpu.*", "io.hetgpu.restore/*"]
-  container_annotations = ["io.hetgpu.*", "io.hetgpu.restore/*"]
-  # The nodes that stand for GPUs come by mounts.
-  privileged_without_host_devices = true
-  privileged_without_host_devices_all_devices_allowed = true
-`)
-	if h.Options != "" {
-		fmt.Fprintf(&b, "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.%q.options]\n%s\n", h.Name, h.Options)
-	}
+`, d.Snapshotter, d.cri.SandboxImage, d.cri.More, d.cniPlugins(), d.cniConfigDir(), d.cri.Handler.Name)
+	// The nodes that stand for GPUs come by mounts.
+	handler := fmt.Sprintf("[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.%s]\n", d.cri.Handler.Name)
+	b.WriteString(strings.Replace(d.cri.Handler.Table, handler, handler+
+		"  privileged_without_host_devices = true\n  privileged_without_host_devices_all_devices_allowed = true\n", 1))
 	return "", b.String()
 }
 

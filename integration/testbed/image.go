@@ -36,6 +36,10 @@ type Image struct {
 	Busybox string
 	// Files are added: path in the image to path on this machine.
 	Files map[string]string
+	// Layer replaces all of these: a layer as it is.
+	Layer []byte
+	// Annotations are the manifest's.
+	Annotations map[string]string
 	// Command is what a container runs that is told nothing else; a shell if there
 	// is none.
 	Command []string
@@ -70,9 +74,12 @@ func FindBusybox() (string, error) {
 
 // Write writes the image as an OCI layout in a tar, the same bytes each time.
 func (im Image) Write(ctx context.Context, w io.Writer) error {
-	layer, err := im.layer(ctx)
-	if err != nil {
-		return err
+	layer := im.Layer
+	if layer == nil {
+		var err error
+		if layer, err = im.layer(ctx); err != nil {
+			return err
+		}
 	}
 	command := im.Command
 	if command == nil {
@@ -91,6 +98,8 @@ func (im Image) Write(ctx context.Context, w io.Writer) error {
 		MediaType: ocispec.MediaTypeImageManifest,
 		Config:    descriptor(ocispec.MediaTypeImageConfig, config),
 		Layers:    []ocispec.Descriptor{descriptor(ocispec.MediaTypeImageLayer, layer)},
+
+		Annotations: im.Annotations,
 	})
 	if err != nil {
 		return err

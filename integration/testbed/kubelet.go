@@ -106,6 +106,9 @@ func (k *Kubelet) logPath() string { return filepath.Join(k.d.Dir, "kubelet.log"
 // pods is the directory of static pods.
 func (k *Kubelet) pods() string { return filepath.Join(k.Dir, "static") }
 
+// URL is where the kubelet serves.
+func (k *Kubelet) URL() string { return k.base }
+
 // Checkpoints is the directory of the kubelet's archives.
 func (k *Kubelet) Checkpoints() string { return filepath.Join(k.Dir, "checkpoints") }
 

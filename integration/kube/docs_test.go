@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// recipe is a block of docs/kubernetes.md that says "tested".
+type recipe struct{ language, name, text string }
+
+var fence = regexp.MustCompile("(?ms)^```(toml|yaml|sh) tested ?([a-z0-9-]*)\n(.*?)^```$")
+
+func recipes() ([]recipe, error) {
+	text, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		return nil, err
+	}
+	var all []recipe
+	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+		all = append(all, recipe{m[1], m[2], m[3]})
+	}
+	return all, nil
+}
+
+// documented is the handler of docs/kubernetes.md, for a machine without systemd.
+func documented() (string, error) {
+	all, err := recipes()
+	if err != nil {
+		return "", err
+	}
+	for _, r := range all {
+		if r.language == "toml" {
+			text := strings.Replace(r.text, "version = 3\n", "", 1)
+			return strings.Replace(text, "SystemdCgroup = true", "SystemdCgroup = false", 1), nil
+		}
+	}
+	return "", fmt.Errorf("docs/kubernetes.md configures no handler")
+}
+
+// here is a recipe with what is this node's in the place of what is usual.
+func (n *node) here(text string) string {
+	return strings.NewReplacer(
+		"/var/lib/kubelet/checkpoints", n.Checkpoints(),
+		"/var/lib/hetgpu/snapshots", n.snapshots(),
+		"/mnt/saved", filepath.Join(n.d.TempDir(), "saved"),
+		"https://127.0.0.1:10250", n.URL(),
+		"ctr -n k8s.io", "ctr --address "+n.d.Address()+" -n k8s.io --debug",
+		"example.org/counter:1", image,
+		// A kubelet without a cluster knows no classes; the handler is its only one.
+		"  runtimeClassName: hetgpu\n", "",
+	).Replace(text)
+}
+
+// TestKubeDocs does what docs/kubernetes.md says, from its begin to its end.
+func TestKubeDocs(t *testing.T) {
+	all, err := recipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachOf(t, setups[:2], func(ctx context.Context, t *testing.T, n *node) {
+		var last, pods, scripts int
+		for _, r := range all {
+			text := n.here(r.text)
+			switch {
+			case r.language == "toml":
+				// The node runs with it.
+			case r.name == "image":
+				// TestKubeImageElsewhere
+			case r.language == "sh":
+				scripts++
+				if out, err := n.d.Exec(ctx, "bash", "-euc", text); err != nil {
+					t.Fatalf("%s: %s, %v", text, out, err)
+				}
+			default:
+				n.apply(ctx, t, r.name, text)
+				first := n.waitCount(ctx, t, r.name, "main", last+3)
+				if pods++; pods > 1 && first == 1 {
+					t.Errorf("%s began anew", r.name)
+				}
+				last = n.count(ctx, t, r.name, "main")
+			}
+		}
+		if pods != 2 || scripts != 3 {
+			t.Errorf("%d pods and %d scripts in docs/kubernetes.md", pods, scripts)
+		}
+	})
+}
+
+// TestKubeImageElsewhere: where the CRI restores no image, what is in it can be
+// named by the annotation.
+func TestKubeImageElsewhere(t *testing.T) {
+	on(t, setups[0], func(ctx context.Context, t *testing.T, n *node) {
+		last := n.saveImage(ctx, t)
+		all, err := recipes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			if r.name == "image" {
+				if out, err := n.d.Exec(ctx, "bash", "-euc", n.here("mkdir /mnt/saved\n"+r.text+"rmdir /mnt/saved\n")); err != nil {
+					t.Fatalf("%s, %v", out, err)
+				}
+			}
+		}
+		n.apply(ctx, t, "unpacked", counts("unpacked", "io.hetgpu.restore: saved", ""))
+		first := n.waitCount(ctx, t, "unpacked", "main", last+5)
+		if first < 5 || first > last+1 {
+			t.Errorf("it goes on with %d, and had counted to %d", first, last)
+		}
+	})
+}
