@@ -41,6 +41,10 @@ func expectSnapshotDir(t *testing.T, dir string) {
 		if !e.Type().IsRegular() {
 			t.Errorf("%s is no regular file", filepath.Join(dir, e.Name()))
 		}
+		// It has the memory of programs.
+		if info, err := e.Info(); err != nil || !isStock() && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s is %v, %v", filepath.Join(dir, e.Name()), info.Mode(), err)
+		}
 	}
 	if !names["inventory.img"] || !names["pages-1.img"] {
 		t.Errorf("%s has no images of CRIU: %v", dir, entries)

@@ -51,7 +51,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	// on, and Go ends those whose goroutine ends while it is locked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ec, err := runc.Monitor.StartLocked(cmd)
+	// Not StartLocked, which may start it on another thread.
+	ec, err := runc.Monitor.Start(cmd)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -68,6 +69,24 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 		return &ExitError{Status: status}
 	}
 	return nil
+}
+
+// RunPrivately is Run for a program whose files nobody but their owner may read:
+// it has the umask 077.
+func RunPrivately(ctx context.Context, cmd *exec.Cmd) error {
+	result := make(chan error, 1)
+	go func() {
+		// The umask is the thread's own, so the thread ends with the goroutine;
+		// what it started has ended before.
+		runtime.LockOSThread()
+		if err := syscall.Unshare(syscall.CLONE_FS); err != nil {
+			result <- fmt.Errorf("a thread with its own umask: %w", err)
+			return
+		}
+		syscall.Umask(0o077)
+		result <- Run(ctx, cmd)
+	}()
+	return <-result
 }
 
 // Output runs a program for at most the time-out and returns what it printed

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -68,5 +69,22 @@ func TestRunSaysTheCauseOfItsContext(t *testing.T) {
 	cancel(why)
 	if err := execx.Run(ctx, execx.Command(ctx, "sleep", "1000")); !errors.Is(err, why) {
 		t.Fatalf("got %v, want %v", err, why)
+	}
+}
+
+// The umask is the program's alone.
+func TestRunPrivately(t *testing.T) {
+	dir := t.TempDir()
+	for name, run := range map[string]func(context.Context, *exec.Cmd) error{"private": execx.RunPrivately, "other": execx.Run} {
+		if err := run(t.Context(), execx.Command(t.Context(), "sh", "-c", `: >"$1"`, "sh", filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := syscall.Umask(0)
+	syscall.Umask(own)
+	for name, want := range map[string]os.FileMode{"private": 0o600, "other": 0o666 &^ os.FileMode(own)} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
 	}
 }

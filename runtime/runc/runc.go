@@ -156,7 +156,8 @@ func (c *Container) run(ctx context.Context, step string, args ...string) error 
 	cmd := execx.Command(ctx, c.binary(), append(global, args...)...)
 	cmd.Env = c.env()
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := execx.Run(ctx, cmd)
+	// The images that it makes CRIU write have the memory of the programs.
+	err := execx.RunPrivately(ctx, cmd)
 	if err == nil {
 		return nil
 	}
