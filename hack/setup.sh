@@ -12,9 +12,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # Headers and pkg-config are for runc's seccomp, patchelf for CRIU, busybox for
-# the test image, curl for recipes of the documentation. CRIU runs iptables-restore to lock a container's network;
-# kmod loads the modules that it needs for that.
-PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static iptables kmod make git curl)
+# the test image, musl for programs that run in it, curl for recipes of the
+# documentation. CRIU runs iptables-restore to lock a container's network; kmod
+# loads the modules that it needs for that.
+PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static musl-tools iptables kmod make git curl)
 
 # A build that hangs must end before CI's patience does.
 DOWNLOAD_TIMEOUT=600
