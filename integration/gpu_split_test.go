@@ -404,12 +404,19 @@ func TestGPUSplitPrograms(t *testing.T) {
 	}
 }
 
-// Processes that share device memory by legacy IPC are saved as a whole: it is
-// stored once, and shared again.
+// Processes that share device memory and events by legacy IPC are saved as a
+// whole: memory is stored once, and both are shared again.
 func TestGPUSplitLegacyIPC(t *testing.T) {
+	for _, what := range []string{"keep", "event"} {
+		t.Run(what, func(t *testing.T) { testGPUSplitLegacyIPC(t, what) })
+	}
+}
+
+func testGPUSplitLegacyIPC(t *testing.T, what string) {
+	t.Helper()
 	d := onGPUs(t)
 	ctx := d.testContext(t)
-	s := d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-n", "2", "-b", "3000000", "-p", "keep"}})
+	s := d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-n", "2", "-b", "3000000", "-p", what}})
 	c := d.run(ctx, t, s)
 	c.ticksOn(ctx, 2)
 	dir := c.mustCheckpoint(ctx, false)

@@ -4,6 +4,7 @@
 #include "follow.h"
 
 #include "books.h"
+#include "events.h"
 #include "overrides.h"
 #include "ptsz.h"
 #include "real.h"
@@ -93,33 +94,39 @@ static const struct manner legacy = {.own = false}, per_thread = {.own = true};
 CUresult hetcuda_cuEventRecord(CUevent event, CUstream stream)
 {
 	recording(event, stream, legacy);
-	return REAL(cuEventRecord)(event, stream);
+	return events_recorded(REAL(cuEventRecord)(event, stream), event, stream, false, 0);
 }
 
 CUresult hetcuda_cuEventRecord_ptsz(CUevent event, CUstream stream)
 {
 	recording(event, stream, per_thread);
-	return REAL(cuEventRecord_ptsz)(event, stream);
+	return events_recorded(REAL(cuEventRecord_ptsz)(event, stream), event, stream, true, 0);
 }
 
 CUresult hetcuda_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
 	recording(event, stream, legacy);
-	return REAL(cuEventRecordWithFlags)(event, stream, flags);
+	return events_recorded(REAL(cuEventRecordWithFlags)(event, stream, flags), event, stream, false, flags);
 }
 
 CUresult hetcuda_cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags)
 {
 	recording(event, stream, per_thread);
-	return REAL(cuEventRecordWithFlags_ptsz)(event, stream, flags);
+	return events_recorded(REAL(cuEventRecordWithFlags_ptsz)(event, stream, flags), event, stream, true, flags);
 }
 
 CUresult hetcuda_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
-	return waiting(stream, event, legacy, REAL(cuStreamWaitEvent)(stream, event, flags));
+	CUresult r;
+	if (!events_wait(stream, false, event, &r))
+		r = REAL(cuStreamWaitEvent)(stream, event, flags);
+	return waiting(stream, event, legacy, r);
 }
 
 CUresult hetcuda_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags)
 {
-	return waiting(stream, event, per_thread, REAL(cuStreamWaitEvent_ptsz)(stream, event, flags));
+	CUresult r;
+	if (!events_wait(stream, true, event, &r))
+		r = REAL(cuStreamWaitEvent_ptsz)(stream, event, flags);
+	return waiting(stream, event, per_thread, r);
 }

@@ -45,7 +45,12 @@
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \
 	X(cuGreenCtxDestroy) \
+	X(cuEventCreate) \
+	X(cuEventQuery) \
+	X(cuStreamWaitEvent) \
+	X(cuStreamWaitEvent_ptsz) \
 	X(cuIpcCloseMemHandle) \
+	X(cuIpcGetEventHandle) \
 	X(cuIpcGetMemHandle) \
 	X(cuEventDestroy) \
 	X(cuEventDestroy_v2) \
@@ -115,9 +120,7 @@
 	X(cuStreamEndCapture) \
 	X(cuStreamEndCapture_ptsz) \
 	X(cuStreamSynchronize) \
-	X(cuStreamSynchronize_ptsz) \
-	X(cuStreamWaitEvent) \
-	X(cuStreamWaitEvent_ptsz)
+	X(cuStreamSynchronize_ptsz)
 
 #define HETCUDA_DECLARE(name) extern __typeof__(name) hetcuda_##name;
 HETCUDA_CORE_OVERRIDES(HETCUDA_DECLARE)

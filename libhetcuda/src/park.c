@@ -20,6 +20,7 @@
 #include "books.h"
 #include "capture.h"
 #include "counters.h"
+#include "events.h"
 #include "idle.h"
 #include "managed.h"
 #include "memory_free.h"
@@ -233,6 +234,7 @@ int hetcuda_memory_commit(char *text)
 {
 	CUcontext before, context;
 	pools_commit();
+	events_park();
 	// First all is unmapped: that can be undone, for the handles are still
 	// there.
 	for (uint32_t i = 0; i < count; i++) {

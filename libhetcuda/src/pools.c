@@ -10,6 +10,7 @@
 #include "books.h"
 #include "capture.h"
 #include "context.h"
+#include "events.h"
 #include "overrides.h"
 #include "ptsz.h"
 #include "real.h"
@@ -140,7 +141,7 @@ CUresult hetcuda_cuStreamSynchronize_ptsz(CUstream stream)
 
 CUresult hetcuda_cuEventSynchronize(CUevent event)
 {
-	CUresult r = REAL(cuEventSynchronize)(event);
+	CUresult r = events_synchronize(event);
 	if (r == CUDA_SUCCESS && pools_attended())
 		settle((struct waited){0});
 	return r;

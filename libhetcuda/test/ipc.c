@@ -34,6 +34,8 @@ enum { RANKS = 3, HANDLES = 8, LAZY = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS };
 static struct shared {
 	_Atomic int step;
 	CUipcMemHandle handle[HANDLES];
+	CUipcEventHandle event[3];
+	_Atomic uint32_t seen;
 	pid_t pid[RANKS];
 	_Atomic uint32_t written;
 	_Atomic int opened;
@@ -542,10 +544,221 @@ static void test_vmm(void)
 	close(pair[1]);
 }
 
+// Events between processes: who waits for one finds what was launched before its
+// record.
+enum { BETWEEN = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, ROUNDS = 60, WORDS = 1000 };
+
+static CUmodule module;
+static CUfunction spin;
+
+static void load_spin(void)
+{
+	CU(cuModuleLoadData(&module, ".version 7.0\n.entry spin(\n"));
+	CU(cuModuleGetFunction(&spin, module, "spin"));
+}
+
+// work takes the device so long, and writes.
+static void work(CUdeviceptr p, uint32_t value, CUstream stream)
+{
+	uint64_t ns = 2000000;
+	CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&ns}, NULL));
+	CU(cuMemsetD32Async(p, value, WORDS, stream));
+}
+
+static void await(CUevent e, uint32_t how)
+{
+	switch (how % 3) {
+	case 0: CU(cuStreamWaitEvent(NULL, e, 0)); break;
+	case 1: CU(cuEventSynchronize(e)); break;
+	case 2:
+		for (CUresult r; (r = cuEventQuery(e)) != CUDA_SUCCESS; sleep_ms(1))
+			CHECK(r == CUDA_ERROR_NOT_READY, "%d", (int)r);
+	}
+}
+
+// turn waits until the other process has got so far. The stand-in's device works
+// while somebody looks.
+static void turn(_Atomic uint32_t *counter, uint32_t value)
+{
+	for (int i = 0; *counter < value; i++) {
+		CHECK(i < 20000, "%u never came", value);
+		cuStreamQuery(NULL);
+		sleep_ms(1);
+	}
+}
+
+static void events_export(void)
+{
+	CUdeviceptr p;
+	CUevent e, many[200], none;
+	CUstream stream;
+	float ms;
+	start();
+	load_spin();
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc(&p, WORDS * 4));
+	CU(cuMemsetD32(p, 0, WORDS));
+	CU(cuEventCreate(&e, BETWEEN));
+	CU(cuEventQuery(e));
+	CU(cuIpcGetMemHandle(&shared->handle[0], p));
+	CU(cuIpcGetEventHandle(&shared->event[0], e));
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&none, shared->event[0]));
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, e, e));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&none, CU_EVENT_INTERPROCESS));
+	// More than a board has room for.
+	for (int i = 0; i < 200; i++)
+		CU(cuEventCreate(&many[i], BETWEEN));
+	CU(cuIpcGetEventHandle(&shared->event[1], many[199]));
+	CU(cuIpcGetEventHandle(&shared->event[2], many[7]));
+	CU(cuEventDestroy(many[7]));
+	done_step(1);
+	wait_step(2);
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		work(p, i, i % 2 ? stream : NULL);
+		CU(cuEventRecord(e, i % 2 ? stream : NULL));
+		shared->written = i;
+		turn(&shared->seen, i);
+		CU(cuEventQuery(e));
+	}
+	done_step(3);
+	// Recorded by the other one.
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		turn(&shared->written, ROUNDS + i);
+		await(e, i);
+		CHECK(word(p + WORDS * 4 - 4) == ROUNDS + i);
+		shared->seen = ROUNDS + i;
+	}
+	// More records than there are words for, on two streams.
+	for (uint32_t i = 1; i <= 200; i++) {
+		work(p, 1000 + i, i % 2 ? stream : NULL);
+		CU(cuEventRecordWithFlags(e, i % 2 ? stream : NULL, 0));
+	}
+	shared->written = 1000;
+	turn(&shared->seen, 1000);
+	CU(cuEventDestroy(e));
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(e));
+	for (int i = 0; i < 200; i++)
+		if (i != 7)
+			CU(cuEventDestroy(many[i]));
+	done_step(4);
+	wait_step(5);
+}
+
+static void events_import(void)
+{
+	CUdeviceptr p;
+	CUevent e, again, other, none;
+	CUipcEventHandle bad;
+	start();
+	load_spin();
+	wait_step(1);
+	int descriptors = count_descriptors();
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	CU(cuIpcOpenEventHandle(&e, shared->event[0]));
+	CU(cuIpcOpenEventHandle(&again, shared->event[0]));
+	CU(cuIpcOpenEventHandle(&other, shared->event[1]));
+	CHECK(count_descriptors() == descriptors);
+	CHECK(e != again);
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&bad, e));
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&none, shared->event[2]));
+	for (size_t i = 16; i < 40; i += 8) { // board, slot, id
+		bad = shared->event[0];
+		bad.reserved[i + 1] ^= 0x55;
+		GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&none, bad));
+	}
+	// Nobody has recorded it.
+	CU(cuEventQuery(e));
+	CU(cuEventSynchronize(e));
+	CU(cuStreamWaitEvent(NULL, e, 0));
+	CU(cuStreamSynchronize(NULL));
+	done_step(2);
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		turn(&shared->written, i);
+		await(i % 2 ? e : again, i);
+		CHECK(word(p) == i && word(p + WORDS * 4 - 4) == i, "%u, not %u", word(p), i);
+		CU(cuEventQuery(other));
+		shared->seen = i;
+	}
+	wait_step(3);
+	for (uint32_t i = ROUNDS + 1; i <= 2 * ROUNDS; i++) {
+		work(p, i, NULL);
+		CU(cuEventRecord(e, NULL));
+		shared->written = i;
+		turn(&shared->seen, i);
+	}
+	turn(&shared->written, 1000);
+	CU(cuStreamWaitEvent(NULL, e, 0));
+	shared->seen = 999;
+	CHECK(word(p) == 1200);
+	CU(cuEventSynchronize(again));
+	shared->seen = 1000;
+	wait_step(4);
+	// Its slot is nobody else's while it is open here.
+	CU(cuEventQuery(e));
+	GIVES(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&none, shared->event[0]));
+	CU(cuEventDestroy(e));
+	CU(cuEventDestroy(again));
+	CU(cuEventDestroy(other));
+	done_step(5);
+}
+
+static void test_events(void)
+{
+	RUN(events_export, events_import);
+}
+
+// As above, while they are parked all the time.
+static void events_park_export(void)
+{
+	CUdeviceptr p;
+	CUevent e;
+	start();
+	load_spin();
+	CU(cuMemAlloc(&p, WORDS * 4));
+	CU(cuEventCreate(&e, BETWEEN));
+	CU(cuIpcGetMemHandle(&shared->handle[0], p));
+	CU(cuIpcGetEventHandle(&shared->event[0], e));
+	done_step(1);
+	for (uint32_t n = 1; shared->step < 100; n++) {
+		work(p, n, NULL);
+		CU(cuEventRecord(e, NULL));
+		shared->written = n;
+		CU(cuStreamSynchronize(NULL));
+	}
+}
+
+static void events_park_import(void)
+{
+	CUdeviceptr p;
+	CUevent e;
+	start();
+	wait_step(1);
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	CU(cuIpcOpenEventHandle(&e, shared->event[0]));
+	shared->opened++;
+	for (uint32_t how = 0; shared->step < 100; how++) {
+		CUevent again;
+		uint32_t before = shared->written;
+		await(e, how);
+		uint32_t w = word(p);
+		CHECK(w >= before && w <= shared->written + 1, "%u, after %u was recorded", w, before);
+		CU(cuIpcOpenEventHandle(&again, shared->event[0]));
+		CU(cuEventDestroy(again));
+		sleep_ms(1);
+	}
+}
+
+static void test_events_park(void)
+{
+	park_all((void (*[])(void)){events_park_export, events_park_import, events_park_import}, 1);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
+	{"events", test_events},
+	{"events_park", test_events_park},
 	{"share", test_share},
 	{"dies", test_dies},
 	{"devices", test_devices},

@@ -3,8 +3,10 @@
 
 // In place of managed memory, which needs the whole library, in unit tests of
 // the memory below it: there is none. Nor is there a gate.
+#include "events.h"
 #include "managed.h"
 #include "managed_driver.h"
+#include "real.h"
 #include "thread.h"
 
 void hetcuda_thread_internal(void)
@@ -26,6 +28,27 @@ bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stre
 {
 	(void)address, (void)wait, (void)stream, (void)result;
 	return false;
+}
+
+CUresult events_recorded(CUresult r, CUevent event, CUstream stream, bool per_thread, unsigned int flags)
+{
+	(void)event, (void)stream, (void)per_thread, (void)flags;
+	return r;
+}
+
+bool events_wait(CUstream stream, bool per_thread, CUevent event, CUresult *result)
+{
+	(void)stream, (void)per_thread, (void)event, (void)result;
+	return false;
+}
+
+CUresult events_synchronize(CUevent event)
+{
+	return REAL(cuEventSynchronize)(event);
+}
+
+void events_park(void)
+{
 }
 
 void managed_driver_freed(CUdeviceptr address)

@@ -145,6 +145,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
 		{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
 		{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
+		{122, 1}, // CAN_USE_64_BIT_STREAM_MEM_OPS
 		{115, 0}, // MEMORY_POOLS_SUPPORTED
 	};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -200,6 +200,52 @@ CUresult cuStreamSynchronize(CUstream stream)
 	return r == CUDA_SUCCESS ? work_wait(last) : r;
 }
 
+// Values of host memory that streams write and wait for.
+static _Atomic uint64_t *host_word(CUdeviceptr address)
+{
+	const struct alloc *a = alloc_at(address);
+	return a && a->kind >= MANAGED && address % 8 == 0 ? (_Atomic uint64_t *)(uintptr_t)address : NULL;
+}
+
+static bool run_write_value(uint64_t *v)
+{
+	_Atomic uint64_t *word = host_word(v[0]);
+	if (word)
+		*word = v[1];
+	else
+		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+	return true;
+}
+
+static bool run_wait_value(uint64_t *v)
+{
+	_Atomic uint64_t *word = host_word(v[0]);
+	if (!word)
+		process.lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+	return !word || (int64_t)(*word - v[1]) >= 0;
+}
+
+static CUresult value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned int flags, bool (*run)(uint64_t *))
+{
+	struct work w = {.run = run, .params = {address, value}};
+	{
+		ENTER();
+		if (flags != 0 || !host_word(address))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return work_add(&w, stream, NULL);
+}
+
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t number, unsigned int flags)
+{
+	return value(stream, address, number, flags, run_write_value);
+}
+
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t number, unsigned int flags)
+{
+	return value(stream, address, number, flags, run_wait_value);
+}
+
 static bool event_known(CUevent event)
 {
 	return event >= process.events && event < process.events + MAX_EVENTS && event->used;
@@ -307,6 +353,20 @@ CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 {
 	return cuEventElapsedTime(ms, start, end);
+}
+
+// Between processes there are none: libhetcuda's are its own.
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+	ENTER();
+	return handle && event_known(event) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
+{
+	ENTER();
+	(void)handle;
+	return event ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
 // A host function may be waited for by a program that makes no further call:

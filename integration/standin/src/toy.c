@@ -5,7 +5,7 @@
 // it. Each tick adds one to every word of device memory, reads all of it back
 // and compares; a word that differs, or any CUDA error, ends it with status 1.
 //
-//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-p keep|close]
+//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-p keep|event|close]
 //
 // It prints "tick K sum S" (with more than one rank: "rank R tick K sum S")
 // every tick. See README.md for the options.
@@ -37,15 +37,17 @@ static struct {
 	unsigned interval_ms, long_ms;
 	unsigned long ticks;
 	bool managed, system_calls, collective;
-	const char *ipc; // NULL, "keep" or "close"
+	const char *ipc; // NULL, "keep", "event" or "close"
 } opt = {.bytes = 1 << 20, .ranks = 1, .gpu = -1, .interval_ms = 100};
 
 // What the ranks share: host memory, registered with the GPU if they meet.
 static struct shared {
 	uint32_t counters[MAX_RANKS];
 	_Atomic int exported;
-	_Atomic uint32_t first; // the tick of rank 0
+	_Atomic uint32_t first;    // the tick of rank 0
+	_Atomic uint32_t launched; // its last recorded one
 	CUipcMemHandle handle;
+	CUipcEventHandle event;
 } *shared;
 
 struct rank {
@@ -53,6 +55,7 @@ struct rank {
 	CUdeviceptr data, managed, counters, imported;
 	CUmodule module;
 	CUfunction add, spin, meet;
+	CUevent event;
 	uint32_t *host;
 	int file; // with -s, what the kernel writes managed memory to and reads it from
 };
@@ -105,10 +108,19 @@ static void fill(struct rank *k)
 	CK(cuMemcpyHtoD(k->data, k->host, opt.bytes));
 }
 
-// share passes rank 0's memory to rank 1 through legacy IPC.
+static bool ipc(const char *how)
+{
+	return opt.ipc && strcmp(opt.ipc, how) == 0;
+}
+
+// share passes rank 0's memory to rank 1 through legacy IPC, and an event.
 static void share(struct rank *k)
 {
 	if (k->number == 0) {
+		if (ipc("event")) {
+			CK(cuEventCreate(&k->event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+			CK(cuIpcGetEventHandle(&shared->event, k->event));
+		}
 		CK(cuIpcGetMemHandle(&shared->handle, k->data));
 		shared->exported = 1;
 	} else if (k->number == 1) {
@@ -116,8 +128,10 @@ static void share(struct rank *k)
 		while (!shared->exported)
 			sleep_ms(1);
 		CK(cuIpcOpenMemHandle(&k->imported, shared->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+		if (ipc("event"))
+			CK(cuIpcOpenEventHandle(&k->event, shared->event));
 		CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
-		if (strcmp(opt.ipc, "close") == 0)
+		if (ipc("close"))
 			CK(cuIpcCloseMemHandle(k->imported));
 	}
 }
@@ -241,15 +255,19 @@ static uint64_t verify(struct rank *k, uint32_t tick)
 	return sum;
 }
 
-// look checks that rank 1 still sees what rank 0 writes.
+// look checks that rank 1 still sees what rank 0 writes: with an event, all that
+// it has launched before the record.
 static void look(struct rank *k)
 {
 	const struct rank first = {.number = 0};
-	uint32_t before = shared->first, word;
+	const _Atomic uint32_t *tick = k->event ? &shared->launched : &shared->first;
+	uint32_t before = *tick, word;
+	if (k->event)
+		CK(cuStreamWaitEvent(NULL, k->event, 0));
 	CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
 	word -= pattern(&first, 0);
-	if (word < before || word > shared->first + 1) {
-		printf("error: rank 0's word is of tick %u, between %u and %u\n", word, before, shared->first);
+	if (word < before || word > *tick + 1) {
+		printf("error: rank 0's word is of tick %u, between %u and %u\n", word, before, *tick);
 		fflush(stdout);
 		_exit(1);
 	}
@@ -264,10 +282,14 @@ static int run(int number)
 	setup(&k);
 	for (uint32_t tick = 1; !opt.ticks || tick <= opt.ticks; tick++) {
 		work(&k, tick);
+		if (number == 0 && k.event) {
+			CK(cuEventRecord(k.event, NULL));
+			shared->launched = tick;
+		}
 		uint64_t sum = verify(&k, tick);
 		if (number == 0)
 			shared->first = tick;
-		if (number == 1 && opt.ipc && strcmp(opt.ipc, "keep") == 0)
+		if (number == 1 && (ipc("keep") || ipc("event")))
 			look(&k);
 		if (k.managed)
 			verify_managed(&k, tick);
