@@ -67,6 +67,7 @@ var Checks = []Check{
 	{"runc", runcProgram},
 	{"shim", shimProgram},
 	{"device helper", helperProgram},
+	{"hook", hookProgram},
 	{"CRIU", criuProgram},
 	{"network lock", networkLock},
 	{"GPU driver", gpuDriver},

@@ -123,6 +123,9 @@ func TestChecks(t *testing.T) {
 		{"no helper", "device helper", nil, nil, Fail, "can't be checkpointed", "make install"},
 		{"no configured helper", "device helper", machine{"bin/hetgpu-gpu": ""}, func(h *Host) { h.Config.Helper = "/missing/helper" }, Fail, "/missing/helper", "make install"},
 
+		{"hook", "hook", machine{"own/bin/hetgpu-hook": ""}, func(h *Host) { h.Bin = h.path("own/bin") }, OK, "own/bin/hetgpu-hook", ""},
+		{"no hook", "hook", nil, nil, Warn, "restores of NVIDIA's", "make install"},
+
 		{"CRIU", "CRIU", machine{"bin/criu": `echo "Version: 4.2.1"`}, nil, OK, "4.2.1, criu check passed", ""},
 		{"CRIU not in PATH", "CRIU", machine{"opt/bin/criu": `echo "Version: 4.2.1"`}, func(h *Host) { h.Config.CRIU.Path = h.path("opt/bin/criu") }, Warn, "not in PATH", "kubelet"},
 		{"CRIU as a user", "CRIU", machine{"bin/criu": `[ "$1" = --version ] && echo "Version: 4.2.1"`}, func(h *Host) { h.UID = 1 }, OK, "needs root", ""},

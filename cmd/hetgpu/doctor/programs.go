@@ -16,6 +16,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
 )
 
@@ -131,6 +132,14 @@ func shimProgram(ctx context.Context, h *Host) []Result {
 	}
 	if _, err := exec.LookPath(shimName); err != nil {
 		return warn("put its directory into containerd's PATH, or name it by its path (ctr run --runtime "+path+")", "%s is not in PATH", path)
+	}
+	return ok("%s", path)
+}
+
+func hookProgram(_ context.Context, h *Host) []Result {
+	path, err := h.lookup(oci.HookProgram)
+	if err != nil {
+		return warn("install it beside the shim (`make install`)", "%v; containers of our CDI device without the shim, and restores of NVIDIA's, need it", err)
 	}
 	return ok("%s", path)
 }
