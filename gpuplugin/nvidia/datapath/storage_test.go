@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ type storage struct {
 	state  string
 	memory map[string][]byte // by device
 	gone   bool
-	// fail makes calls fail, by name; map shows other sizes at a restore.
+	// failing is what calls fail with, by name; shrink is how much less a restore
+	// shows.
 	failing map[string]error
 	shrink  uint64
 	devices gpuplugin.DeviceMap
@@ -330,7 +332,7 @@ func TestStorageFillFromFiles(t *testing.T) {
 				s.whole(t)
 				return
 			}
-			if tc.want != nil && !errors.Is(err, tc.want) || err == nil || !bytes.Contains([]byte(err.Error()), []byte(tc.says)) {
+			if tc.want != nil && !errors.Is(err, tc.want) || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, want %v %q", err, tc.want, tc.says)
 			}
 			if s.state == locked {
