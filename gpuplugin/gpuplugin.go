@@ -31,6 +31,9 @@ var (
 	// ErrLost means that device memory that had been taken out of a process can't
 	// be given back: the process must not go on.
 	ErrLost = errors.New("device memory is lost")
+	// ErrNotKept means that device memory which was left on the devices for a
+	// restore is not there any more.
+	ErrNotKept = errors.New("the snapshot's device memory is not kept on this host any more")
 	// ErrDamaged means that device memory in a snapshot is not what was saved.
 	ErrDamaged = errors.New("saved device memory is damaged")
 )
@@ -79,6 +82,15 @@ type Stored struct {
 	// Bytes is all of it: Zero of it were zeros and are not stored, Reused are in
 	// the snapshots before, and Written in this one.
 	Bytes, Zero, Reused, Written uint64
+}
+
+// Kept says where device memory is that was left on its devices for a restore.
+type Kept struct {
+	// Boot is the boot of the host, Keeper the name of the process that has the
+	// memory, and Digest which memory that is.
+	Boot, Keeper, Digest string
+	// Bytes is all of it.
+	Bytes uint64
 }
 
 // Device is one GPU as a snapshot remembers it and a host offers it.
