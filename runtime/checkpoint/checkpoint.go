@@ -77,6 +77,9 @@ type Request struct {
 	MemoryParent string
 	// Manifest has what the caller knows: container, host and options.
 	Manifest snapshot.Manifest
+	// Keep, only with Exit, has device memory stay on its devices for a restore on
+	// this host, and in no file.
+	Keep bool
 	// Companion may be nil, and so may Progress.
 	Companion Companion
 	Progress  Progress
@@ -334,8 +337,45 @@ func (s *saving) preflight(ctx context.Context) error {
 			reasons = append(reasons, err)
 		}
 	}
+	if s.Keep {
+		reasons = append(reasons, s.mayKeep())
+		if used, err = s.unsplitUsage(ctx); err != nil {
+			reasons = append(reasons, err)
+		}
+	}
 	reasons = append(reasons, s.checkParent(), s.space(pids, used))
 	return errors.Join(reasons...)
+}
+
+// mayKeep tells whether there is device memory that can stay where it is.
+func (s *saving) mayKeep() error {
+	if !s.Exit {
+		return errors.New("device memory stays on the GPUs only for a container that ends: it is the container's otherwise")
+	}
+	if s.MemoryParent != "" {
+		return errors.New("device memory that stays on the GPUs can't be left in an earlier snapshot")
+	}
+	if _, err := keeper(s.GPU); err != nil {
+		return err
+	}
+	if s.split() {
+		return nil
+	}
+	return fmt.Errorf("no device memory can stay on the GPUs (%s); save it to files: %w", cmp.Or(s.Manifest.EngineReason, "no process holds any"), gpuplugin.ErrUnsupported)
+}
+
+// unsplitUsage is the device memory that goes into the processes' memory.
+func (s *saving) unsplitUsage(ctx context.Context) (uint64, error) {
+	rest := slices.DeleteFunc(slices.Clone(s.procs), func(p gpuplugin.Process) bool { return p.Split })
+	if len(rest) == 0 {
+		return 0, nil
+	}
+	usage, err := s.GPU.Usage(ctx, rest)
+	sum := uint64(0)
+	for _, bytes := range usage {
+		sum += bytes
+	}
+	return sum, err
 }
 
 // describe fills in what the manifest says of GPUs, and returns the device

@@ -12,8 +12,8 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
-// drain takes device memory that is out of its processes into files, beside
-// whatever else is done. Without such memory it is over when it begins.
+// drain takes device memory that is out of its processes into files, or leaves it
+// where it is, beside whatever else is done. Without such memory it is over when it begins.
 type drain struct {
 	phases
 	cancel context.CancelCauseFunc
@@ -49,9 +49,27 @@ func (s *saving) drain(ctx context.Context) *drain {
 	return d
 }
 
+// keep leaves it where it is.
+func (d *drain) keep(ctx context.Context, s *saving) error {
+	k, err := keeper(s.GPU)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx, PhaseKeep, func(ctx context.Context) error {
+		kept, err := k.Keep(ctx, s.Dir, s.procs)
+		d.memory = &snapshot.Memory{
+			Bytes: kept.Bytes, KeptBytes: kept.Bytes, Keeper: &snapshot.Keeper{BootID: kept.Boot, ID: kept.Keeper, Digest: kept.Digest},
+		}
+		return err
+	})
+}
+
 // flow copies on the device, if the container is to go on and there is room,
 // and then to files. It closes copied if it says so.
 func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
+	if s.Keep {
+		return false, d.keep(ctx, s)
+	}
 	if !s.Exit {
 		err = d.run(ctx, PhaseCopy, func(ctx context.Context) (err error) {
 			copied, err = s.stream.Copy(ctx, s.procs)

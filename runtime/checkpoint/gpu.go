@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
 // GPU captures the GPU state of processes. A container without a GPU has one
@@ -84,6 +85,34 @@ type Streamer interface {
 	Load(ctx context.Context, dir string, procs []gpuplugin.Process, devices gpuplugin.DeviceMap) error
 	// Drop forgets all that it holds of the container's device memory.
 	Drop(ctx context.Context) error
+}
+
+// Keeper is a [Streamer] that can leave device memory on its devices when the
+// container ends, for a restore on the same host until its next boot.
+type Keeper interface {
+	// Keep leaves what is parked to somebody who outlives this process, for the
+	// snapshot in dir. Until Confirm that ends with this process, and by Drop;
+	// Undo and Resume give the memory back as before.
+	Keep(ctx context.Context, dir string, procs []gpuplugin.Process) (gpuplugin.Kept, error)
+	// Confirm says that the snapshot is complete. On error it is not kept.
+	Confirm(ctx context.Context) error
+	// Forget undoes Keep and Confirm.
+	Forget(ctx context.Context) error
+	// Fetch takes back what is kept, and returns how many bytes there are on each
+	// device, by UUID. The processes are those that were saved, in their order,
+	// known by their Key alone. Resume gives it to them, and ends the keeping
+	// before they can change it; without Resume, or if that fails before, it is
+	// kept as it was after Drop. What is not kept any more is
+	// [gpuplugin.ErrNotKept].
+	Fetch(ctx context.Context, kept gpuplugin.Kept, procs []gpuplugin.Process) (map[string]uint64, error)
+}
+
+// keeper returns the [Keeper] of an engine that is one.
+func keeper(g GPU) (Keeper, error) {
+	if k, ok := g.(Keeper); ok {
+		return k, nil
+	}
+	return nil, fmt.Errorf("engine %q can't keep device memory on the GPUs, only %q can: %w", g.Engine(), snapshot.EngineSplit, gpuplugin.ErrUnsupported)
 }
 
 // resident is the [Streamer] of an engine that leaves device memory to the

@@ -49,6 +49,8 @@ type memory struct {
 	parent  string
 	// loaded are the keys that Load was given.
 	loaded []string
+	// keeping is nil for an engine that can't.
+	*keeping
 }
 
 var library = &snapshot.Library{BuildID: "ab"}
@@ -63,7 +65,10 @@ func newSplitWorld(t *testing.T) *world {
 }
 
 func (w *world) gpu() GPU {
-	if w.engine == snapshot.EngineSplit || w.bound {
+	switch {
+	case w.engine == snapshot.EngineSplit && w.keeping != nil:
+		return keptGPU{splitGPU{gpu{w}}}
+	case w.engine == snapshot.EngineSplit || w.bound:
 		return splitGPU{gpu{w}}
 	}
 	return gpu{w}

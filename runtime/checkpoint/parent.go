@@ -49,7 +49,7 @@ func (s *saving) checkParent() error {
 		return fmt.Errorf("%w: %s is of container %s (namespace %s)", ErrParent, dir, m.Container.ID, m.Container.Namespace)
 	case !slices.Equal(was, is):
 		return fmt.Errorf("%w: %s is of the devices %s, and the container has %s", ErrParent, dir, strings.Join(was, ", "), strings.Join(is, ", "))
-	case m.Memory == nil && s.Parent == "":
+	case (m.Memory == nil || m.Kept() != nil) && s.Parent == "":
 		return fmt.Errorf("%w: %s has no device memory in files of its own (engine %s), and the kernel does not track which other memory is written: nothing could be left there",
 			ErrParent, dir, m.Engine)
 	}

@@ -24,6 +24,7 @@ const (
 	PhaseSuspend   = "gpu-suspend"
 	PhaseCopy      = "gpu-copy"
 	PhaseDrain     = "gpu-drain"
+	PhaseKeep      = "gpu-keep"
 	PhaseFreeze    = "freeze"
 	PhaseDump      = "dump"
 	PhaseLayer     = "layer"

@@ -42,6 +42,8 @@ type Restore struct {
 	snap    *snapshot.Snapshot // nil for a snapshot of the stock shim
 	target  Target
 	devices gpuplugin.DeviceMap
+	// holds says that device memory may be held for the processes.
+	holds bool
 
 	// beside is what goes on beside CRIU, nil if there is nothing: its context
 	// ends with the reason when it fails or is abandoned.
@@ -71,37 +73,93 @@ func Open(ctx context.Context, dir string, t Target) (*Restore, error) {
 		return nil, err
 	}
 	r := &Restore{snap: snap, target: t}
-	if r.devices, err = t.match(ctx, snap.Manifest); err != nil {
-		return nil, err
+	err = t.fits(ctx, snap.Manifest)
+	if err == nil {
+		err = r.match(ctx)
 	}
-	if err := r.verify(ctx); err != nil {
+	if err == nil {
+		err = r.verify(ctx)
+	}
+	if err != nil {
+		r.Close(ctx)
 		return nil, err
 	}
 	return r, nil
 }
 
-// match tells whether this host and the container's devices can take m.
-func (t Target) match(ctx context.Context, m *snapshot.Manifest) (gpuplugin.DeviceMap, error) {
+// fits tells whether this host and the container's engine can take m.
+func (t Target) fits(ctx context.Context, m *snapshot.Manifest) error {
 	if m.Host.Arch != runtime.GOARCH {
-		return nil, fmt.Errorf("%w: it was made on %s, and this is %s", ErrArchitecture, m.Host.Arch, runtime.GOARCH)
+		return fmt.Errorf("%w: it was made on %s, and this is %s", ErrArchitecture, m.Host.Arch, runtime.GOARCH)
 	}
 	if err := t.matchLibrary(m.Library); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case m.Engine == snapshot.EngineNone:
-		return nil, nil
+		return nil
 	case m.Engine == t.GPU.Engine(), m.Engine == snapshot.EngineDriver && m.Memory == nil && t.GPU.Engine() == snapshot.EngineSplit:
-		if m.Memory != nil {
-			if err := streamer(t.GPU).Loads(ctx); err != nil {
-				return nil, err
-			}
+		if m.Memory != nil && m.Kept() == nil {
+			return streamer(t.GPU).Loads(ctx)
 		}
-		saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: m.Devices}
-		return t.GPU.Match(ctx, saved, t.Minors)
+		return nil
 	}
-	return nil, fmt.Errorf("%w: the snapshot has the GPU state of %d processes (engine %q), and the container's engine is %q: give it the GPUs that the saved one had, and the same engine",
+	return fmt.Errorf("%w: the snapshot has the GPU state of %d processes (engine %q), and the container's engine is %q: give it the GPUs that the saved one had, and the same engine",
 		gpuplugin.ErrIncompatible, len(m.Processes), m.Engine, t.GPU.Engine())
+}
+
+// match finds devices for those of the snapshot.
+func (r *Restore) match(ctx context.Context) (err error) {
+	m := r.snap.Manifest
+	if m.Engine == snapshot.EngineNone {
+		return nil
+	}
+	saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: m.Devices}
+	if kept := m.Kept(); kept != nil {
+		there, err := r.fetch(ctx, kept)
+		if err != nil {
+			return fmt.Errorf("%s: %w", PhaseLoad, err)
+		}
+		saved.Devices = without(saved.Devices, there)
+	}
+	if r.devices, err = r.target.GPU.Match(ctx, saved, r.target.Minors); err != nil || m.Kept() == nil {
+		return err
+	}
+	for from, to := range r.devices {
+		if from != to {
+			return fmt.Errorf("%w: its device memory was left on %s, and the container has %s instead: give it the GPUs that the saved one had, or write the memory to files first (hetgpu drain %s)",
+				gpuplugin.ErrIncompatible, from, to, r.snap.Dir)
+		}
+	}
+	return nil
+}
+
+// fetch takes back what was left on the devices.
+func (r *Restore) fetch(ctx context.Context, kept *snapshot.Keeper) (map[string]uint64, error) {
+	k, err := keeper(r.target.GPU)
+	if err != nil {
+		return nil, err
+	}
+	r.holds = true
+	return k.Fetch(ctx, gpuplugin.Kept{Boot: kept.BootID, Keeper: kept.ID, Digest: kept.Digest, Bytes: r.snap.Manifest.Memory.KeptBytes}, r.unplaced())
+}
+
+// without are devices of which less is needed: what is there already.
+func without(devices []gpuplugin.Device, there map[string]uint64) []gpuplugin.Device {
+	devices = slices.Clone(devices)
+	for i, d := range devices {
+		devices[i].UsedBytes -= min(d.UsedBytes, there[d.UUID])
+	}
+	return devices
+}
+
+// unplaced are the snapshot's processes, which are not there yet.
+func (r *Restore) unplaced() []gpuplugin.Process {
+	var procs []gpuplugin.Process
+	for _, p := range r.snap.Manifest.Processes {
+		procs = append(procs, unplaced(p))
+	}
+	return procs
 }
 
 // matchLibrary refuses what CRIU would refuse later, in other words: the
@@ -145,6 +203,7 @@ func (r *Restore) verify(ctx context.Context) error {
 		if err := onDevices(index, r.snap.Manifest.Devices); err != nil {
 			return err
 		}
+		r.holds = true
 		beside = append(beside, r.load)
 	}
 	r.begin(ctx, beside)
@@ -191,13 +250,9 @@ func (r *Restore) begin(ctx context.Context, beside []func(context.Context) erro
 
 // load reads the device memory, for processes that are not there yet.
 func (r *Restore) load(ctx context.Context) error {
-	var procs []gpuplugin.Process
-	for _, p := range r.snap.Manifest.Processes {
-		procs = append(procs, unplaced(p))
-	}
 	var p phases
 	return p.run(ctx, PhaseLoad, func(ctx context.Context) error {
-		return streamer(r.target.GPU).Load(ctx, r.snap.Dir, procs, r.devices)
+		return streamer(r.target.GPU).Load(ctx, r.snap.Dir, r.unplaced(), r.devices)
 	})
 }
 
@@ -221,14 +276,15 @@ func (r *Restore) Context(ctx context.Context) (context.Context, context.CancelF
 }
 
 // Close abandons the restore, and frees the device memory that no process has
-// taken. It is harmless after Finish.
+// taken; what was kept on the devices is kept on. It is harmless after Finish.
 func (r *Restore) Close(ctx context.Context) {
-	if r.beside == nil {
-		return
+	if r.beside != nil {
+		r.abandon(errors.New("the restore was abandoned"))
+		<-r.done
 	}
-	r.abandon(errors.New("the restore was abandoned"))
-	<-r.done
-	drop(ctx, streamer(r.target.GPU))
+	if r.holds {
+		drop(ctx, streamer(r.target.GPU))
+	}
 }
 
 // HasGPU tells whether the snapshot has GPU state, so that [Restore.Finish] has

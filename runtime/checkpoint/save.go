@@ -41,6 +41,11 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 		if err := beside.wait(&s.phases); err != nil {
 			return nil, err
 		}
+		if s.Keep {
+			if _, err := memory.wait(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
 		return nil, err
@@ -130,6 +135,9 @@ func (s *saving) end(ctx context.Context, seal sealer, ended bool) error {
 	if err == nil {
 		err = s.writeManifest(ctx)
 	}
+	if err == nil && s.Keep {
+		err = s.confirm(ctx)
+	}
 	if err != nil && !ended {
 		return err
 	}
@@ -141,6 +149,16 @@ func (s *saving) end(ctx context.Context, seal sealer, ended bool) error {
 	}
 	s.apart = s.apart && kill != nil
 	return errors.Join(err, kill)
+}
+
+// confirm has the device memory stay when this process ends.
+func (s *saving) confirm(ctx context.Context) error {
+	k, err := keeper(s.GPU)
+	if err != nil {
+		return err
+	}
+	s.undo.add(PhaseKeep, k.Forget)
+	return s.run(ctx, PhaseKeep, k.Confirm)
 }
 
 // goOn brings the GPUs back while the snapshot is finished, and the container

@@ -142,27 +142,36 @@ func decodeStrict(body []byte) (*Manifest, error) {
 // Write writes the manifest, and is the last step of a checkpoint: the file
 // appears with all of its contents, on disk, or not at all. The directory's
 // other files are on disk already ([Follower.Seal]).
-func Write(ctx context.Context, dir string, m *Manifest) (err error) {
+func Write(ctx context.Context, dir string, m *Manifest) error {
+	if err := putManifest(ctx, dir, m); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, ManifestName)
+	if err := durable.SyncDir(dir); err != nil {
+		// It may not outlive a crash, so it must not be found now either.
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(name))
+	}
+	return nil
+}
+
+// putManifest gives the manifest its name. What had it before is replaced.
+func putManifest(ctx context.Context, dir string, m *Manifest) error {
+	name := filepath.Join(dir, ManifestName)
 	data, err := Encode(m)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(dir, ManifestName), err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	tmp, err := writeTemp(dir, data)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(dir, ManifestName), err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	// After the rename there is nothing of that name, and no error to report.
 	defer func() { _ = os.Remove(tmp) }()
 	if ctx.Err() != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(dir, ManifestName), context.Cause(ctx))
+		return fmt.Errorf("write %s: %w", name, context.Cause(ctx))
 	}
-	name := filepath.Join(dir, ManifestName)
 	if err := os.Rename(tmp, name); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
-	}
-	if err := durable.SyncDir(dir); err != nil {
-		// It may not outlive a crash, so it must not be found now either.
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(name))
 	}
 	return nil
 }

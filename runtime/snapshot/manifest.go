@@ -20,7 +20,7 @@ const (
 	ManifestName = "hetgpu.json"
 	// Version is the newest format that this package writes and reads. It writes
 	// the oldest that can say what there is to say ([Manifest.version]).
-	Version = 3
+	Version = 4
 	// ChunkSize is the number of bytes that one digest covers.
 	ChunkSize = 64 << 20
 )
@@ -43,8 +43,8 @@ type Manifest struct {
 	Devices []gpuplugin.Device `json:"devices"`
 	// Processes are those that held GPU state.
 	Processes []Process `json:"processes"`
-	// Memory is the device memory in files of its own, nil if there is none.
-	// Since version 2.
+	// Memory is the device memory that is apart from the processes, nil if there is
+	// none. Since version 2.
 	Memory *Memory `json:"memory,omitempty"`
 	// StopSeconds is how long processes of the container had to wait, from the
 	// first that had to until all went on; 0 if it did not go on, or had been
@@ -64,11 +64,26 @@ type Library struct {
 // Memory is device memory that was saved apart from the processes.
 type Memory struct {
 	// Bytes is all of it: ZeroBytes are not stored, ReusedBytes are in the
-	// snapshots before, and StoredBytes in this one.
+	// snapshots before, StoredBytes in this one, and KeptBytes in no file.
 	Bytes       uint64 `json:"bytes"`
 	ZeroBytes   uint64 `json:"zero_bytes"`
 	StoredBytes uint64 `json:"stored_bytes"`
 	ReusedBytes uint64 `json:"reused_bytes,omitempty"`
+	// KeptBytes is all of it or 0. Since version 4.
+	KeptBytes uint64 `json:"kept_bytes,omitempty"`
+	// Keeper has what is kept; nil if the memory is in files. Since version 4.
+	Keeper *Keeper `json:"keeper,omitempty"`
+}
+
+// Keeper is a process of the host on which the snapshot was made. It has the
+// device memory, which is where it was.
+type Keeper struct {
+	// BootID is the kernel's name for the boot of that host.
+	BootID string `json:"boot_id"`
+	// ID is the keeper's name, which is random.
+	ID string `json:"id"`
+	// Digest says which memory it is: every chunk, its size and its device.
+	Digest string `json:"digest"`
 }
 
 // Container is the container that was saved.
@@ -120,8 +135,8 @@ type Process struct {
 
 // The values of [Process.Memory].
 const (
-	// MemorySplit: it is in the snapshot's files of device memory, and was taken
-	// there by libhetcuda.
+	// MemorySplit: it is in the snapshot's files of device memory, or with its
+	// keeper, and was taken there by libhetcuda.
 	MemorySplit = "split"
 	// MemoryStorage: it is there too, and was shown by the driver (custom storage).
 	MemoryStorage = "storage"

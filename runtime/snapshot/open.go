@@ -14,6 +14,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 // Snapshot is a snapshot directory whose manifest has been read. Its files are
@@ -116,7 +118,8 @@ func (s *Snapshot) compare() error {
 		return fmt.Errorf("%w: %s: incremental is %t in the manifest, and there is a parent: %t", ErrCorrupt, s.Dir, s.Manifest.Options.Incremental, parent)
 	}
 	for name := range there {
-		if belongs(name) {
+		// While memory is kept its files are those of a drain that was cut short.
+		if belongs(name) && (s.Manifest.Kept() == nil || !memfile.IsName(name)) {
 			return fmt.Errorf("%w: %s is not in the manifest", ErrCorrupt, filepath.Join(s.Dir, name))
 		}
 		s.Extras = append(s.Extras, name)

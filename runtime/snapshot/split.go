@@ -11,11 +11,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/lazyregexp"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 // version is the oldest format that can say what the manifest says.
 func (m *Manifest) version() int {
+	if m.Memory != nil && (m.Memory.KeptBytes != 0 || m.Memory.Keeper != nil) {
+		return 4
+	}
 	if m.Engine != EngineSplit && m.Memory != nil || slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Memory == MemoryStorage }) {
 		return 3
 	}
@@ -26,6 +30,15 @@ func (m *Manifest) version() int {
 		return 2
 	}
 	return 1
+}
+
+// Kept tells where the device memory is that was left on the devices; nil if
+// there is none.
+func (m *Manifest) Kept() *Keeper {
+	if m.Memory == nil {
+		return nil
+	}
+	return m.Memory.Keeper
 }
 
 // covered tells of the files whose digests are in another of the snapshot.
@@ -45,7 +58,7 @@ func (m *Manifest) apart() string {
 // Apart tells whether the process's device memory is in files of the snapshot.
 func (p Process) Apart() bool { return p.Memory == MemorySplit || p.Memory == MemoryStorage }
 
-// validateSplit checks what versions 2 and 3 brought.
+// validateSplit checks what versions 2 to 4 brought.
 func (m *Manifest) validateSplit() error {
 	if m.Memory != nil && m.Engine != EngineSplit && m.Engine != EngineDriver {
 		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
@@ -70,6 +83,9 @@ func (m *Manifest) validateSplit() error {
 	if m.Memory != nil && (apart == "" || m.Split() == 0) {
 		return fmt.Errorf("engine %q, and device memory in files of no process", m.Engine)
 	}
+	if m.Kept() != nil && m.Engine != EngineSplit {
+		return fmt.Errorf("engine %q, and device memory that is kept", m.Engine)
+	}
 	if m.Memory != nil {
 		if err := m.Memory.validate(); err != nil {
 			return err
@@ -80,7 +96,7 @@ func (m *Manifest) validateSplit() error {
 
 func (m *Memory) validate() error {
 	rest := m.Bytes
-	for _, part := range []uint64{m.ZeroBytes, m.StoredBytes, m.ReusedBytes} {
+	for _, part := range []uint64{m.ZeroBytes, m.StoredBytes, m.ReusedBytes, m.KeptBytes} {
 		if part > rest {
 			return fmt.Errorf("device memory of %d bytes has parts of more", m.Bytes)
 		}
@@ -89,8 +105,26 @@ func (m *Memory) validate() error {
 	if rest > 0 {
 		return fmt.Errorf("%d bytes of device memory are in no part of it", rest)
 	}
+	if m.Keeper == nil && m.KeptBytes == 0 {
+		return nil
+	}
+	if m.Keeper == nil || m.KeptBytes != m.Bytes {
+		return fmt.Errorf("%d of %d bytes of device memory are kept, keeper %+v", m.KeptBytes, m.Bytes, m.Keeper)
+	}
+	return m.Keeper.validate()
+}
+
+func (k *Keeper) validate() error {
+	if !bootID().MatchString(k.BootID) || !keeperID().MatchString(k.ID) || !isDigest(k.Digest) {
+		return fmt.Errorf("keeper %q of boot %q, digest %q", k.ID, k.BootID, k.Digest)
+	}
 	return nil
 }
+
+var (
+	bootID   = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	keeperID = lazyregexp.New(`^[0-9a-f]{32}$`)
+)
 
 // validateCovered checks that the files of device memory are there if there is
 // device memory, and that these and no others are covered by its index.
@@ -105,11 +139,11 @@ func (m *Manifest) validateCovered() error {
 			return fmt.Errorf("file %q: covered by %q, want %q", f.Name, f.CoveredBy, want)
 		}
 		index = index || f.Name == memfile.IndexName
-		if memfile.IsName(f.Name) && m.Memory == nil {
-			return fmt.Errorf("file %q, and no device memory", f.Name)
+		if memfile.IsName(f.Name) && (m.Memory == nil || m.Kept() != nil) {
+			return fmt.Errorf("file %q, and no device memory in files", f.Name)
 		}
 	}
-	if m.Memory != nil && !index {
+	if m.Memory != nil && m.Kept() == nil && !index {
 		return fmt.Errorf("device memory, and no file %q", memfile.IndexName)
 	}
 	return nil
@@ -129,7 +163,8 @@ func isBuildID(s string) bool {
 	return err == nil && s != "" && len(s) <= 2*64 && strings.ToLower(s) == s
 }
 
-// Split counts the processes whose device memory is in files of the snapshot.
+// Split counts the processes whose device memory is apart from them, in files of
+// the snapshot or with its keeper.
 func (m *Manifest) Split() int {
 	n := 0
 	for _, p := range m.Processes {
@@ -141,10 +176,10 @@ func (m *Manifest) Split() int {
 }
 
 // ReadMemory reads the index of the snapshot's device memory and compares it
-// with the manifest; nil if there is none. The index is what was written if
+// with the manifest; nil if there is none in files. The index is what was written if
 // [Snapshot.Verify] says so of its file.
 func (s *Snapshot) ReadMemory() (*memfile.Index, error) {
-	if s.Manifest.Memory == nil {
+	if s.Manifest.Memory == nil || s.Manifest.Kept() != nil {
 		return nil, nil
 	}
 	x, err := memfile.ReadIndex(s.Dir)

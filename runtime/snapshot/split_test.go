@@ -49,6 +49,7 @@ func TestVersions(t *testing.T) {
 		"a library":   {func(m *Manifest) { m.Library = &Library{BuildID: "00ff"} }, 2},
 		"all of it":   {func(m *Manifest) { *m = *splitExample() }, 2},
 		"storage":     {func(m *Manifest) { *m = *storageExample() }, 3},
+		"a keeper":    {func(m *Manifest) { *m = *keptExample() }, 4},
 	} {
 		m := example()
 		tc.edit(m)
@@ -129,6 +130,21 @@ func withMemory(t *testing.T) string {
 	}
 	defer f.Stop()
 	put(t, dir, "core-1.img", "registers")
+	memory := writeMemory(t, dir)
+	m := splitExample()
+	m.Memory = &memory
+	if m.Files, err = f.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(t.Context(), dir, m); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeMemory writes 3 blocks of device memory, one of zeros.
+func writeMemory(t *testing.T, dir string) Memory {
+	t.Helper()
 	contents := strings.Repeat("a", memfile.BlockSize) + strings.Repeat("b", memfile.BlockSize)
 	put(t, dir, memfile.DataName(0), contents)
 	chunk := memfile.Chunk{ID: 1, Address: 2 << 20, Size: 3 * memfile.BlockSize, Blocks: make([]memfile.Block, 3)}
@@ -144,15 +160,7 @@ func withMemory(t *testing.T) string {
 	if _, err := memfile.WriteIndex(dir, index); err != nil {
 		t.Fatal(err)
 	}
-	m := splitExample()
-	m.Memory = &Memory{Bytes: 3 * memfile.BlockSize, ZeroBytes: memfile.BlockSize, StoredBytes: 2 * memfile.BlockSize}
-	if m.Files, err = f.Seal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(t.Context(), dir, m); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return Memory{Bytes: 3 * memfile.BlockSize, ZeroBytes: memfile.BlockSize, StoredBytes: 2 * memfile.BlockSize}
 }
 
 func TestMemory(t *testing.T) {

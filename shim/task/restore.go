@@ -134,10 +134,11 @@ func (s *service) finish(ctx context.Context, c *container) error {
 			return err
 		}
 	}
-	if err := c.restore.Finish(ctx, running); err != nil {
+	// Last: device memory that was kept is used up by it.
+	if err := c.nameHost(running.Init); err != nil {
 		return err
 	}
-	return c.nameHost(running.Init)
+	return c.restore.Finish(ctx, running)
 }
 
 // startCPU makes the stock service restore the CPU side, for as long as the

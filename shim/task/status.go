@@ -28,6 +28,7 @@ var classes = []struct{ err, class error }{
 	{gpuplugin.ErrUnknownState, errdefs.ErrFailedPrecondition},
 	// Not errdefs.ErrUnavailable, which says that containerd is.
 	{gpuplugin.ErrUnavailable, errdefs.ErrFailedPrecondition},
+	{gpuplugin.ErrNotKept, errdefs.ErrFailedPrecondition},
 	{gpuplugin.ErrDamaged, errdefs.ErrDataLoss},
 	{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
 	{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
