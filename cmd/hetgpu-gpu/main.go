@@ -8,6 +8,7 @@
 //	hetgpu-gpu -socket-fd 3    serve the shim on an inherited socket
 //	hetgpu-gpu inventory       print driver, devices and functions as JSON
 //	hetgpu-gpu selftest        check the digests of a GPU, and measure what moves its memory
+//	hetgpu-gpu keep            keep device memory for a snapshot, as the shim starts it
 //
 // HETGPU_LIBCUDA and HETGPU_LIBNVML name other libraries than the installed
 // libcuda.so.1 and libnvidia-ml.so.1.
@@ -43,6 +44,9 @@ func main() {
 }
 
 func run(fd int, args []string) error {
+	if fd < 0 && len(args) > 0 && args[0] == "keep" {
+		return keep(context.Background(), args[1:])
+	}
 	d := driver.New(driver.LibrariesFromEnv())
 	switch {
 	case fd >= 0 && len(args) == 0:
@@ -52,7 +56,7 @@ func run(fd int, args []string) error {
 	case fd < 0 && len(args) > 0 && args[0] == "selftest":
 		return selftest(context.Background(), d, args[1:])
 	}
-	return errors.New("usage: hetgpu-gpu inventory | selftest [-h] (or -socket-fd N, as the shim starts it)")
+	return errors.New("usage: hetgpu-gpu inventory | selftest [-h] (or -socket-fd N and keep, as the shim starts it)")
 }
 
 // serve initializes the driver while the shim still has other things to do.

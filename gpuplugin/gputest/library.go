@@ -51,6 +51,9 @@ type Library struct {
 	room    bool
 	// steps says that the library can step.
 	steps bool
+	// kept are keepers, by their names, which are numbers up to keepers.
+	kept    map[string]*kept
+	keepers int
 }
 
 type client struct {
@@ -70,7 +73,7 @@ var _ nvidia.Mover = (*Library)(nil)
 // NewLibrary returns a library that no process runs yet, on devices with room
 // for a copy.
 func NewLibrary(m *Machine) *Library {
-	return &Library{tb: m.tb, m: m, clients: map[int]*client{}, parcels: map[string]*parcel{}, room: true, steps: true}
+	return &Library{tb: m.tb, m: m, clients: map[int]*client{}, parcels: map[string]*parcel{}, kept: map[string]*kept{}, room: true, steps: true}
 }
 
 // SetRoom says whether the devices have room for a copy.
@@ -365,6 +368,7 @@ func (l *Library) Drop(ctx context.Context, parcels []string) error {
 		for _, name := range parcels {
 			delete(l.parcels, name)
 		}
+		l.giveBack(parcels)
 		return nil
 	})
 }

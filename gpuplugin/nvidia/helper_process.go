@@ -57,7 +57,7 @@ func startHelper(ctx context.Context, cfg HelperConfig) (*helperProcess, error) 
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs, err := socketPair()
+	ours, theirs, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +203,8 @@ func helperEnv(env []string) []string {
 	return kept
 }
 
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func socketPair(kind int) (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}

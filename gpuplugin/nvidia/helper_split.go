@@ -241,6 +241,42 @@ func (h *Helper) Drop(ctx context.Context, parcels []string) error {
 	})
 }
 
+// Keep implements [Keeping].
+func (h *Helper) Keep(ctx context.Context, req KeepRequest) (Kept, error) {
+	var resp *helperapi.KeepResponse
+	err := h.move(ctx, "hand-over of device memory", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (_ *helperapi.Failure, err error) {
+		resp, err = gpu.Keep(ctx, &helperapi.KeepRequest{Home: req.Home, Keeper: req.Keeper, Parcels: req.Parcels, Operation: number})
+		return resp.GetFailure(), err
+	})
+	if err != nil {
+		return Kept{}, err
+	}
+	return Kept{Digest: resp.GetDigest(), Bytes: resp.GetBytes()}, nil
+}
+
+// Fetch implements [Keeping].
+func (h *Helper) Fetch(ctx context.Context, req FetchRequest) (Kept, error) {
+	var resp *helperapi.FetchResponse
+	err := h.move(ctx, "take-over of device memory", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (_ *helperapi.Failure, err error) {
+		resp, err = gpu.Fetch(ctx, &helperapi.FetchRequest{
+			Home: req.Home, Keeper: req.Keeper, Digest: req.Digest, Parcels: req.Parcels, By: req.By, Operation: number,
+		})
+		return resp.GetFailure(), err
+	})
+	if err != nil {
+		return Kept{}, err
+	}
+	return Kept{Digest: req.Digest, Bytes: resp.GetBytes()}, nil
+}
+
+// Spend implements [Keeping].
+func (h *Helper) Spend(ctx context.Context, keeper, by string) error {
+	return h.move(ctx, "end of the keeper", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		resp, err := gpu.Spend(ctx, &helperapi.SpendRequest{Keeper: keeper, By: by, Operation: number})
+		return resp.GetFailure(), err
+	})
+}
+
 // Progress implements [Mover].
 func (h *Helper) Progress(ctx context.Context, parcel string) (Progress, error) {
 	var resp *helperapi.ProgressResponse

@@ -29,6 +29,7 @@ const (
 	dirFull    = "/full"
 	dirDamaged = "/damaged"
 	dirNoRoom  = "/noroom"
+	dirNotKept = "/notkept"
 )
 
 // scriptedMover is a mover in the helper's process.
@@ -45,6 +46,8 @@ func (scriptedMover) act(ctx context.Context, dir string) error {
 		return fmt.Errorf("%w: write x: %w", helperapi.ErrNoSpace, unix.ENOSPC)
 	case dirDamaged:
 		return fmt.Errorf("%w: block 7", helperapi.ErrDamaged)
+	case dirNotKept:
+		return fmt.Errorf("job has it: %w", gpuplugin.ErrNotKept)
 	case dirNoRoom:
 		return fmt.Errorf("chunk 3: %w", &helperapi.Error{Class: helperapi.Class_CLASS_NO_MEMORY, Call: "cuMemCreate", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY"})
 	}
@@ -109,6 +112,21 @@ func (scriptedMover) Progress(context.Context, string) (nvidia.Progress, error) 
 	return nvidia.Progress{Phase: "mem-copy", Done: 1, Total: 2}, nil
 }
 
+func (m scriptedMover) Keep(ctx context.Context, req nvidia.KeepRequest) (nvidia.Kept, error) {
+	return nvidia.Kept{Digest: req.Keeper + strings.Join(req.Parcels, ""), Bytes: map[string]uint64{"GPU-a": 7}}, m.act(ctx, req.Home)
+}
+
+func (m scriptedMover) Fetch(ctx context.Context, req nvidia.FetchRequest) (nvidia.Kept, error) {
+	return nvidia.Kept{Bytes: map[string]uint64{req.By + req.Digest + req.Keeper: uint64(len(req.Parcels))}}, m.act(ctx, req.Home)
+}
+
+func (m scriptedMover) Spend(ctx context.Context, keeper, by string) error {
+	if by != "job" {
+		return fmt.Errorf("by %q", by)
+	}
+	return m.act(ctx, keeper)
+}
+
 func newMover(t *testing.T) *nvidia.Helper {
 	t.Helper()
 	self, err := os.Executable()
@@ -147,7 +165,15 @@ func TestMoverAnswers(t *testing.T) {
 	if got, err := h.Progress(ctx, "p"); err != nil || got != (nvidia.Progress{Phase: "mem-copy", Done: 1, Total: 2}) {
 		t.Errorf("Progress: %+v, %v", got, err)
 	}
+	keep := nvidia.KeepRequest{Home: dirFine, Keeper: "k", Parcels: []string{"a", "b"}}
+	if got, err := h.Keep(ctx, keep); err != nil || got.Digest != "kab" || got.Bytes["GPU-a"] != 7 {
+		t.Errorf("Keep: %+v, %v", got, err)
+	}
+	if got, err := h.Fetch(ctx, nvidia.FetchRequest{KeepRequest: keep, Digest: "d", By: "b"}); err != nil || got.Digest != "d" || got.Bytes["bdk"] != 2 {
+		t.Errorf("Fetch: %+v, %v", got, err)
+	}
 	for name, err := range map[string]error{
+		"Spend":    h.Spend(ctx, dirFine, "job"),
 		"Hold":     h.Hold(ctx, dirFine, 1, 20*time.Millisecond),
 		"together": h.HoldTogether(ctx, dirFine, []int{1, 2}, 20*time.Millisecond),
 		"Release":  h.Release(ctx, dirFine, 1),
@@ -169,6 +195,7 @@ func TestMoverErrors(t *testing.T) {
 	}{
 		dirFull:    {helperapi.ErrNoSpace, "write x: no space left on device"},
 		dirDamaged: {helperapi.ErrDamaged, "block 7"},
+		dirNotKept: {gpuplugin.ErrNotKept, "job has it"},
 		dirNoRoom:  {helperapi.ErrNoDeviceMemory, "chunk 3: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2): not enough free device memory"},
 	} {
 		_, err := h.Save(t.Context(), nvidia.SaveRequest{Dir: dir})

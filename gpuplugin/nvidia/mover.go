@@ -76,6 +76,8 @@ type Mover interface {
 	Drop(ctx context.Context, parcels []string) error
 	// Progress tells how far the Save or Load is in which a parcel takes part.
 	Progress(ctx context.Context, parcel string) (Progress, error)
+
+	Keeping
 }
 
 // Preparer is a [Mover] that can make the stop of a process shorter.
@@ -83,6 +85,45 @@ type Preparer interface {
 	// Prepare opens devices, by UUID, and pins the memory that copies go through,
 	// which takes from 0.3 s to seconds. They stay open for a while.
 	Prepare(ctx context.Context, devices []string) error
+}
+
+// Keeping leaves parcels to a keeper (package keeper), which lives on when the
+// device helper ends, and takes them back.
+type Keeping interface {
+	// Keep gives descriptors of parcels, which stay, to a keeper that has nothing
+	// yet. The order of the parcels is that of the processes in the snapshot.
+	Keep(ctx context.Context, req KeepRequest) (Kept, error)
+	// Fetch makes parcels of what a keeper has; nothing is copied. After an error
+	// there are none of them. The keeper has it still, and lends it to nobody else
+	// until Drop of one of these names, or Spend.
+	Fetch(ctx context.Context, req FetchRequest) (Kept, error)
+	// Spend has the keeper let go of what was fetched from it, because the
+	// processes are about to use it. One that died in between is no error.
+	Spend(ctx context.Context, keeper, by string) error
+}
+
+// KeepRequest says what is kept, and by whom.
+type KeepRequest struct {
+	// Home is the directory in which keepers listen, and Keeper the name.
+	Home, Keeper string
+	Parcels      []string
+}
+
+// FetchRequest says what is fetched.
+type FetchRequest struct {
+	KeepRequest
+	// Digest is what Keep returned.
+	Digest string
+	// By says who it is, for people.
+	By string
+}
+
+// Kept is what a keeper keeps.
+type Kept struct {
+	// Digest names exactly this memory.
+	Digest string
+	// Bytes are by device UUID ("GPU-...").
+	Bytes map[string]uint64
 }
 
 // Client is a process that runs libhetcuda.

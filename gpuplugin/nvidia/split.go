@@ -28,8 +28,9 @@ import (
 // from Lock to the end, so that no call is made while the driver has to be
 // unlocked for the memory to leave or come back.
 type SplitEngine struct {
-	driver *Engine
-	mover  Mover
+	driver  *Engine
+	mover   Mover
+	keepers Keepers
 	// dir is where the container's processes listen, as a path of the host.
 	dir string
 	// name begins the names of the container's parcels.
@@ -40,12 +41,16 @@ type SplitEngine struct {
 	away map[int]bool // guarded by mu
 	// parcels are the names that the mover has heard.
 	parcels map[string]bool // guarded by mu
+	// keeper is the one that was started, nil for none, and lender the name of
+	// the one that parcels were fetched from.
+	keeper Keeper // guarded by mu
+	lender string // guarded by mu
 }
 
 // NewSplitEngine returns the engine of the container whose processes listen in
 // dir. No other engine on the mover has the name.
-func NewSplitEngine(driver *Engine, mover Mover, dir, name string) *SplitEngine {
-	return &SplitEngine{driver: driver, mover: mover, dir: dir, name: name, away: map[int]bool{}, parcels: map[string]bool{}}
+func NewSplitEngine(driver *Engine, mover Mover, keepers Keepers, dir, name string) *SplitEngine {
+	return &SplitEngine{driver: driver, mover: mover, keepers: keepers, dir: dir, name: name, away: map[int]bool{}, parcels: map[string]bool{}}
 }
 
 // Engine is the manifest's word for it.
@@ -299,6 +304,9 @@ func (s *SplitEngine) Resume(ctx context.Context, procs []gpuplugin.Process, dev
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	if err := s.spend(ctx, procs); err != nil {
+		return err
+	}
 	return errors.Join(each(ctx, procs, "release", s.settle)...)
 }
 
@@ -385,8 +393,9 @@ func (s *SplitEngine) Load(ctx context.Context, dir string, procs []gpuplugin.Pr
 
 // Drop forgets what is left of the memory of all processes: the copy of what
 // was given back, and what nobody is there to take. What is still away from a
-// process is lost then.
-func (s *SplitEngine) Drop(ctx context.Context) error {
+// process is lost then, unless a keeper has it.
+func (s *SplitEngine) Drop(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.closeKeeper()) }()
 	s.mu.Lock()
 	names := make([]string, 0, len(s.parcels))
 	for name := range s.parcels {

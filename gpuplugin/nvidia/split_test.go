@@ -33,7 +33,7 @@ func newSplitWorld(t *testing.T, opts ...nvidia.Option) *splitWorld {
 	m, driver, _ := four(t, append([]nvidia.Option{nvidia.WithUndoTimeout(5 * time.Second)}, opts...)...)
 	lib := gputest.NewLibrary(m)
 	lib.Join(1, 2, 3)
-	return &splitWorld{m, lib, nvidia.NewSplitEngine(driver, lib, "/control", "c")}
+	return &splitWorld{m, lib, nvidia.NewSplitEngine(driver, lib, lib.Keepers(), "/control", "c")}
 }
 
 // processes finds them, as an operation does at its beginning.

@@ -31,7 +31,8 @@ type Config struct {
 	Helper string `toml:"helper"`
 	// LogDir is where the logs of failed dumps and restores are kept.
 	LogDir string `toml:"log_dir"`
-	// StateDir keeps, until the next boot, what was found out about CRIU.
+	// StateDir keeps, until the next boot, what was found out about CRIU, and the
+	// sockets of keepers.
 	StateDir string `toml:"state_dir"`
 	// Timeout bounds a checkpoint and a restore, each.
 	Timeout Duration `toml:"timeout"`
@@ -46,6 +47,9 @@ type Restore struct {
 	// Dirs are the directories that they are looked for in, in this order.
 	Dirs []string `toml:"dirs"`
 }
+
+// KeptDir is where the processes listen that keep device memory.
+func (c Config) KeptDir() string { return filepath.Join(c.StateDir, "kept") }
 
 // Driver is about the driver engine.
 type Driver struct {

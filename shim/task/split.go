@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/log"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/keeper"
 	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
@@ -31,6 +32,7 @@ var (
 	_ checkpoint.Streamer = (*nvidia.SplitEngine)(nil)
 	_ checkpoint.GPU      = (*nvidia.StorageEngine)(nil)
 	_ checkpoint.Streamer = (*nvidia.StorageEngine)(nil)
+	_ checkpoint.Keeper   = (*nvidia.SplitEngine)(nil)
 )
 
 const (
@@ -221,7 +223,10 @@ func (s *service) split(ctx context.Context, c *container, driver *nvidia.Engine
 	switch {
 	case c.injected != nil && c.policy.Engine != oci.EngineDriver:
 		s.mover.Warm(ctx)
-		return nvidia.NewSplitEngine(driver, s.mover, controldir.Path(c.bundle), c.id)
+		keepers := nvidia.KeeperProcesses{
+			HelperConfig: nvidia.HelperConfig{Binary: s.config.Helper}, Dir: keeper.Home(s.config.KeptDir()),
+		}
+		return nvidia.NewSplitEngine(driver, s.mover, keepers, controldir.Path(c.bundle), c.id)
 	case !s.config.Driver.CustomStorage:
 		return driver
 	}

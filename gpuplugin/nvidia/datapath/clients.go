@@ -108,6 +108,7 @@ func (m *Mover) letGo(key client, c *hetcuda.Conn) {
 	defer m.mu.Unlock()
 	if m.held[key] == c {
 		delete(m.held, key)
+		m.freeLocked(key)
 		m.enterLocked()
 		m.leaveLocked()
 	}
@@ -294,14 +295,23 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if err != nil {
 		return notYet(err)
 	}
+	if err := m.use(ctx, name, true); err != nil {
+		c.Close()
+		return err
+	}
 	err = c.Unpark(ctx, chunks, fds)
 	lost := (*hetcuda.LostError)(nil)
 	switch {
 	case err == nil:
 		m.keep(key, c)
+		m.given(name, key, true)
 	case errors.As(err, &lost):
 		c.Close()
-		if state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket); stateErr != nil || state == hetcuda.Parked {
+		state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
+		if !errors.Is(err, helperapi.ErrGone) && (stateErr != nil || state != hetcuda.Parked) {
+			m.given(name, key, false)
+		}
+		if stateErr != nil || state == hetcuda.Parked {
 			return notYet(errors.Join(err, stateErr))
 		}
 	default:

@@ -68,6 +68,7 @@ type Mover struct {
 	devices map[string]*openDevice
 	parcels map[string]*parcel
 	held    map[client]*hetcuda.Conn
+	fetched map[string]*fetched
 	// users is how many operations are under way, and idle ends the devices.
 	users int
 	idle  *time.Timer
@@ -99,6 +100,7 @@ func New(machine Machine, cfg Config) *Mover {
 		devices: map[string]*openDevice{},
 		parcels: map[string]*parcel{},
 		held:    map[client]*hetcuda.Conn{},
+		fetched: map[string]*fetched{},
 	}
 }
 
@@ -385,7 +387,7 @@ func duplicate(parcels []*parcel, copies [][]*area) (err error) {
 }
 
 // Drop implements nvidia.Mover.
-func (m *Mover) Drop(_ context.Context, names []string) error {
+func (m *Mover) Drop(ctx context.Context, names []string) error {
 	var there []string
 	m.mu.Lock()
 	for _, name := range names {
@@ -404,7 +406,7 @@ func (m *Mover) Drop(_ context.Context, names []string) error {
 	for _, p := range waited {
 		errs = append(errs, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "drop", Detail: fmt.Sprintf("the process of parcel %q waits for its memory", p.name)})
 	}
-	return errors.Join(append(errs, m.forget(parcels))...)
+	return errors.Join(append(errs, m.forget(parcels), m.giveBack(ctx, names))...)
 }
 
 // Progress implements nvidia.Mover.

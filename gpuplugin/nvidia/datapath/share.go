@@ -49,6 +49,12 @@ func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
 			}
 		}
 	}
+	if len(imported) == 0 {
+		return nil
+	}
+	if err := m.useAll(ctx, parcels, true); err != nil {
+		return err
+	}
 	for uuid, pieces := range imported {
 		d, err := m.open(ctx, uuid)
 		if err != nil {
@@ -61,6 +67,18 @@ func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
 					p.damage = err
 				}
 			}
+			if errors.Is(err, helperapi.ErrDamaged) {
+				m.suspect(parcels)
+			}
+			return err
+		}
+	}
+	return m.useAll(ctx, parcels, false)
+}
+
+func (m *Mover) useAll(ctx context.Context, parcels []*parcel, used bool) error {
+	for _, p := range parcels {
+		if err := m.use(ctx, p.name, used); err != nil {
 			return err
 		}
 	}

@@ -194,6 +194,32 @@ func (s service) Drop(ctx context.Context, req *helperapi.ParcelsRequest) (*help
 	return answerMove(s.memory.Drop(ctx, req.GetParcels()))
 }
 
+// Keep implements helperapi.GPUService.
+func (s service) Keep(ctx context.Context, req *helperapi.KeepRequest) (*helperapi.KeepResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	kept, err := s.memory.Keep(ctx, nvidia.KeepRequest{Home: req.GetHome(), Keeper: req.GetKeeper(), Parcels: req.GetParcels()})
+	return &helperapi.KeepResponse{Failure: failure(err), Digest: kept.Digest, Bytes: kept.Bytes}, nil
+}
+
+// Fetch implements helperapi.GPUService.
+func (s service) Fetch(ctx context.Context, req *helperapi.FetchRequest) (*helperapi.FetchResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	kept, err := s.memory.Fetch(ctx, nvidia.FetchRequest{
+		KeepRequest: nvidia.KeepRequest{Home: req.GetHome(), Keeper: req.GetKeeper(), Parcels: req.GetParcels()},
+		Digest:      req.GetDigest(), By: req.GetBy(),
+	})
+	return &helperapi.FetchResponse{Failure: failure(err), Bytes: kept.Bytes}, nil
+}
+
+// Spend implements helperapi.GPUService.
+func (s service) Spend(ctx context.Context, req *helperapi.SpendRequest) (*helperapi.OperationResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	return answerMove(s.memory.Spend(ctx, req.GetKeeper(), req.GetBy()))
+}
+
 // Progress implements helperapi.GPUService.
 func (s service) Progress(ctx context.Context, req *helperapi.ProgressRequest) (*helperapi.ProgressResponse, error) {
 	p, err := s.memory.Progress(ctx, req.GetParcel())

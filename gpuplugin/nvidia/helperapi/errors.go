@@ -12,7 +12,7 @@ import (
 )
 
 // What a caller can tell apart with errors.Is, beside
-// [gpuplugin.ErrUnsupported] and [gpuplugin.ErrUnavailable].
+// [gpuplugin.ErrUnsupported], [gpuplugin.ErrUnavailable] and [gpuplugin.ErrNotKept].
 var (
 	// ErrNotReady means that the process wasn't locked within the time-out and
 	// runs on.
@@ -43,6 +43,7 @@ var classes = map[Class]error{
 	Class_CLASS_NO_SPACE:      ErrNoSpace,
 	Class_CLASS_NO_MEMORY:     ErrNoDeviceMemory,
 	Class_CLASS_DAMAGED:       ErrDamaged,
+	Class_CLASS_NOT_KEPT:      gpuplugin.ErrNotKept,
 }
 
 // Error is a failed call of the driver, on either side of the protocol.
@@ -89,7 +90,11 @@ func ToFailure(err error) *Failure {
 	}
 	var e *Error
 	if !errors.As(err, &e) {
-		return &Failure{Class: classOf(err), Detail: err.Error()}
+		class, text := classOf(err), err.Error()
+		if own := classes[class]; own != nil {
+			text = strings.TrimSuffix(text, ": "+own.Error()) // the class says it again
+		}
+		return &Failure{Class: class, Detail: text}
 	}
 	return &Failure{
 		Class:  e.Class,

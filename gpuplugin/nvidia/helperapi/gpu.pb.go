@@ -47,21 +47,24 @@ const (
 	Class_CLASS_NO_MEMORY Class = 8
 	// Saved device memory is not what was saved.
 	Class_CLASS_DAMAGED Class = 9
+	// A keeper, or what it kept, is gone.
+	Class_CLASS_NOT_KEPT Class = 10
 )
 
 // Enum value maps for Class.
 var (
 	Class_name = map[int32]string{
-		0: "CLASS_OTHER",
-		1: "CLASS_UNSUPPORTED",
-		2: "CLASS_NOT_READY",
-		3: "CLASS_ILLEGAL_STATE",
-		4: "CLASS_NO_STATE",
-		5: "CLASS_GONE",
-		6: "CLASS_UNAVAILABLE",
-		7: "CLASS_NO_SPACE",
-		8: "CLASS_NO_MEMORY",
-		9: "CLASS_DAMAGED",
+		0:  "CLASS_OTHER",
+		1:  "CLASS_UNSUPPORTED",
+		2:  "CLASS_NOT_READY",
+		3:  "CLASS_ILLEGAL_STATE",
+		4:  "CLASS_NO_STATE",
+		5:  "CLASS_GONE",
+		6:  "CLASS_UNAVAILABLE",
+		7:  "CLASS_NO_SPACE",
+		8:  "CLASS_NO_MEMORY",
+		9:  "CLASS_DAMAGED",
+		10: "CLASS_NOT_KEPT",
 	}
 	Class_value = map[string]int32{
 		"CLASS_OTHER":         0,
@@ -74,6 +77,7 @@ var (
 		"CLASS_NO_SPACE":      7,
 		"CLASS_NO_MEMORY":     8,
 		"CLASS_DAMAGED":       9,
+		"CLASS_NOT_KEPT":      10,
 	}
 )
 
@@ -2192,6 +2196,334 @@ func (x *ProgressResponse) GetTotal() uint64 {
 	return 0
 }
 
+type KeepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The directory in which keepers listen, and the keeper's name.
+	Home          string   `protobuf:"bytes,1,opt,name=home,proto3" json:"home,omitempty"`
+	Keeper        string   `protobuf:"bytes,2,opt,name=keeper,proto3" json:"keeper,omitempty"`
+	Parcels       []string `protobuf:"bytes,3,rep,name=parcels,proto3" json:"parcels,omitempty"`
+	Operation     uint64   `protobuf:"varint,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepRequest) Reset() {
+	*x = KeepRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepRequest) ProtoMessage() {}
+
+func (x *KeepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepRequest.ProtoReflect.Descriptor instead.
+func (*KeepRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *KeepRequest) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *KeepRequest) GetKeeper() string {
+	if x != nil {
+		return x.Keeper
+	}
+	return ""
+}
+
+func (x *KeepRequest) GetParcels() []string {
+	if x != nil {
+		return x.Parcels
+	}
+	return nil
+}
+
+func (x *KeepRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type KeepResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Digest  string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// By device UUID.
+	Bytes         map[string]uint64 `protobuf:"bytes,3,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepResponse) Reset() {
+	*x = KeepResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepResponse) ProtoMessage() {}
+
+func (x *KeepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepResponse.ProtoReflect.Descriptor instead.
+func (*KeepResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *KeepResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *KeepResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *KeepResponse) GetBytes() map[string]uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+type FetchRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Home    string                 `protobuf:"bytes,1,opt,name=home,proto3" json:"home,omitempty"`
+	Keeper  string                 `protobuf:"bytes,2,opt,name=keeper,proto3" json:"keeper,omitempty"`
+	Digest  string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Parcels []string               `protobuf:"bytes,4,rep,name=parcels,proto3" json:"parcels,omitempty"`
+	// Who it is, for people.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Operation     uint64 `protobuf:"varint,6,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchRequest) Reset() {
+	*x = FetchRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchRequest) ProtoMessage() {}
+
+func (x *FetchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
+func (*FetchRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FetchRequest) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *FetchRequest) GetKeeper() string {
+	if x != nil {
+		return x.Keeper
+	}
+	return ""
+}
+
+func (x *FetchRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *FetchRequest) GetParcels() []string {
+	if x != nil {
+		return x.Parcels
+	}
+	return nil
+}
+
+func (x *FetchRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *FetchRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+type FetchResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// By device UUID.
+	Bytes         map[string]uint64 `protobuf:"bytes,2,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchResponse) Reset() {
+	*x = FetchResponse{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchResponse) ProtoMessage() {}
+
+func (x *FetchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchResponse.ProtoReflect.Descriptor instead.
+func (*FetchResponse) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *FetchResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *FetchResponse) GetBytes() map[string]uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+type SpendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keeper        string                 `protobuf:"bytes,1,opt,name=keeper,proto3" json:"keeper,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Operation     uint64                 `protobuf:"varint,3,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpendRequest) Reset() {
+	*x = SpendRequest{}
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpendRequest) ProtoMessage() {}
+
+func (x *SpendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpendRequest.ProtoReflect.Descriptor instead.
+func (*SpendRequest) Descriptor() ([]byte, []int) {
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SpendRequest) GetKeeper() string {
+	if x != nil {
+		return x.Keeper
+	}
+	return ""
+}
+
+func (x *SpendRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SpendRequest) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     uint64                 `protobuf:"varint,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -2201,7 +2533,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2545,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[34]
+	mi := &file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2558,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{34}
+	return file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelRequest) GetOperation() uint64 {
@@ -2404,9 +2736,40 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x10ProgressResponse\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x04R\x05total\"-\n" +
+	"\x05total\x18\x03 \x01(\x04R\x05total\"q\n" +
+	"\vKeepRequest\x12\x12\n" +
+	"\x04home\x18\x01 \x01(\tR\x04home\x12\x16\n" +
+	"\x06keeper\x18\x02 \x01(\tR\x06keeper\x12\x18\n" +
+	"\aparcels\x18\x03 \x03(\tR\aparcels\x12\x1c\n" +
+	"\toperation\x18\x04 \x01(\x04R\toperation\"\xd6\x01\n" +
+	"\fKeepResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12?\n" +
+	"\x05bytes\x18\x03 \x03(\v2).hetgpu.nvidia.v1.KeepResponse.BytesEntryR\x05bytes\x1a8\n" +
+	"\n" +
+	"BytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x9a\x01\n" +
+	"\fFetchRequest\x12\x12\n" +
+	"\x04home\x18\x01 \x01(\tR\x04home\x12\x16\n" +
+	"\x06keeper\x18\x02 \x01(\tR\x06keeper\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x18\n" +
+	"\aparcels\x18\x04 \x03(\tR\aparcels\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x1c\n" +
+	"\toperation\x18\x06 \x01(\x04R\toperation\"\xc0\x01\n" +
+	"\rFetchResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x12@\n" +
+	"\x05bytes\x18\x02 \x03(\v2*.hetgpu.nvidia.v1.FetchResponse.BytesEntryR\x05bytes\x1a8\n" +
+	"\n" +
+	"BytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"T\n" +
+	"\fSpendRequest\x12\x16\n" +
+	"\x06keeper\x18\x01 \x01(\tR\x06keeper\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1c\n" +
+	"\toperation\x18\x03 \x01(\x04R\toperation\"-\n" +
 	"\rCancelRequest\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\x04R\toperation*\xd4\x01\n" +
+	"\toperation\x18\x01 \x01(\x04R\toperation*\xe8\x01\n" +
 	"\x05Class\x12\x0f\n" +
 	"\vCLASS_OTHER\x10\x00\x12\x15\n" +
 	"\x11CLASS_UNSUPPORTED\x10\x01\x12\x13\n" +
@@ -2418,7 +2781,9 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x11CLASS_UNAVAILABLE\x10\x06\x12\x12\n" +
 	"\x0eCLASS_NO_SPACE\x10\a\x12\x13\n" +
 	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
-	"\rCLASS_DAMAGED\x10\t2\xe6\x0e\n" +
+	"\rCLASS_DAMAGED\x10\t\x12\x12\n" +
+	"\x0eCLASS_NOT_KEPT\x10\n" +
+	"2\xc5\x10\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -2443,7 +2808,10 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\bProgress\x12!.hetgpu.nvidia.v1.ProgressRequest\x1a\".hetgpu.nvidia.v1.ProgressResponse\x12C\n" +
 	"\x03Map\x12\x1c.hetgpu.nvidia.v1.MapRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12O\n" +
 	"\x06Settle\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12J\n" +
-	"\x04Fill\x12\x1d.hetgpu.nvidia.v1.FillRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12N\n" +
+	"\x04Fill\x12\x1d.hetgpu.nvidia.v1.FillRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
+	"\x04Keep\x12\x1d.hetgpu.nvidia.v1.KeepRequest\x1a\x1e.hetgpu.nvidia.v1.KeepResponse\x12H\n" +
+	"\x05Fetch\x12\x1e.hetgpu.nvidia.v1.FetchRequest\x1a\x1f.hetgpu.nvidia.v1.FetchResponse\x12L\n" +
+	"\x05Spend\x12\x1e.hetgpu.nvidia.v1.SpendRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12N\n" +
 	"\x06Cancel\x12\x1f.hetgpu.nvidia.v1.CancelRequest\x1a#.hetgpu.nvidia.v1.OperationResponseBEZCgithub.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapib\x06proto3"
 
 var (
@@ -2459,7 +2827,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_rawDescGZIP() []byte {
 }
 
 var file_gpuplugin_nvidia_helperapi_gpu_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_gpuplugin_nvidia_helperapi_gpu_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(Class)(0),                  // 0: hetgpu.nvidia.v1.Class
 	(*Failure)(nil),             // 1: hetgpu.nvidia.v1.Failure
@@ -2496,13 +2864,20 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_goTypes = []any{
 	(*LoadResponse)(nil),        // 32: hetgpu.nvidia.v1.LoadResponse
 	(*ProgressRequest)(nil),     // 33: hetgpu.nvidia.v1.ProgressRequest
 	(*ProgressResponse)(nil),    // 34: hetgpu.nvidia.v1.ProgressResponse
-	(*CancelRequest)(nil),       // 35: hetgpu.nvidia.v1.CancelRequest
-	nil,                         // 36: hetgpu.nvidia.v1.UsageResponse.BytesEntry
-	nil,                         // 37: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
-	nil,                         // 38: hetgpu.nvidia.v1.ParkRequest.DevicesEntry
-	nil,                         // 39: hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	nil,                         // 40: hetgpu.nvidia.v1.FillRequest.MapEntry
-	nil,                         // 41: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	(*KeepRequest)(nil),         // 35: hetgpu.nvidia.v1.KeepRequest
+	(*KeepResponse)(nil),        // 36: hetgpu.nvidia.v1.KeepResponse
+	(*FetchRequest)(nil),        // 37: hetgpu.nvidia.v1.FetchRequest
+	(*FetchResponse)(nil),       // 38: hetgpu.nvidia.v1.FetchResponse
+	(*SpendRequest)(nil),        // 39: hetgpu.nvidia.v1.SpendRequest
+	(*CancelRequest)(nil),       // 40: hetgpu.nvidia.v1.CancelRequest
+	nil,                         // 41: hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	nil,                         // 42: hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	nil,                         // 43: hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	nil,                         // 44: hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	nil,                         // 45: hetgpu.nvidia.v1.FillRequest.MapEntry
+	nil,                         // 46: hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	nil,                         // 47: hetgpu.nvidia.v1.KeepResponse.BytesEntry
+	nil,                         // 48: hetgpu.nvidia.v1.FetchResponse.BytesEntry
 }
 var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	0,  // 0: hetgpu.nvidia.v1.Failure.class:type_name -> hetgpu.nvidia.v1.Class
@@ -2510,76 +2885,86 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	5,  // 2: hetgpu.nvidia.v1.InventoryResponse.devices:type_name -> hetgpu.nvidia.v1.Device
 	6,  // 3: hetgpu.nvidia.v1.InventoryResponse.symbols:type_name -> hetgpu.nvidia.v1.Symbol
 	1,  // 4: hetgpu.nvidia.v1.UsageResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	36, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
+	41, // 5: hetgpu.nvidia.v1.UsageResponse.bytes:type_name -> hetgpu.nvidia.v1.UsageResponse.BytesEntry
 	1,  // 6: hetgpu.nvidia.v1.StateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	37, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
+	42, // 7: hetgpu.nvidia.v1.RestoreRequest.devices:type_name -> hetgpu.nvidia.v1.RestoreRequest.DevicesEntry
 	1,  // 8: hetgpu.nvidia.v1.OperationResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 9: hetgpu.nvidia.v1.ClientsResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	16, // 10: hetgpu.nvidia.v1.ClientsResponse.clients:type_name -> hetgpu.nvidia.v1.Client
-	38, // 11: hetgpu.nvidia.v1.ParkRequest.devices:type_name -> hetgpu.nvidia.v1.ParkRequest.DevicesEntry
+	43, // 11: hetgpu.nvidia.v1.ParkRequest.devices:type_name -> hetgpu.nvidia.v1.ParkRequest.DevicesEntry
 	1,  // 12: hetgpu.nvidia.v1.ParkResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
-	39, // 13: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
-	40, // 14: hetgpu.nvidia.v1.FillRequest.map:type_name -> hetgpu.nvidia.v1.FillRequest.MapEntry
+	44, // 13: hetgpu.nvidia.v1.ParkResponse.bytes:type_name -> hetgpu.nvidia.v1.ParkResponse.BytesEntry
+	45, // 14: hetgpu.nvidia.v1.FillRequest.map:type_name -> hetgpu.nvidia.v1.FillRequest.MapEntry
 	1,  // 15: hetgpu.nvidia.v1.DuplicateResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	1,  // 16: hetgpu.nvidia.v1.SaveResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	29, // 17: hetgpu.nvidia.v1.SaveResponse.files:type_name -> hetgpu.nvidia.v1.SavedFile
 	28, // 18: hetgpu.nvidia.v1.SaveResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	41, // 19: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
+	46, // 19: hetgpu.nvidia.v1.LoadRequest.devices:type_name -> hetgpu.nvidia.v1.LoadRequest.DevicesEntry
 	1,  // 20: hetgpu.nvidia.v1.LoadResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
 	28, // 21: hetgpu.nvidia.v1.LoadResponse.phases:type_name -> hetgpu.nvidia.v1.MovePhase
-	2,  // 22: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
-	4,  // 23: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
-	8,  // 24: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
-	10, // 25: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	12, // 26: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
-	10, // 27: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	13, // 28: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
-	10, // 29: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
-	15, // 30: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
-	18, // 31: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
-	19, // 32: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
-	21, // 33: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
-	19, // 34: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
-	20, // 35: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
-	25, // 36: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	19, // 37: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
-	27, // 38: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
-	31, // 39: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
-	25, // 40: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	33, // 41: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
-	23, // 42: hetgpu.nvidia.v1.GPU.Map:input_type -> hetgpu.nvidia.v1.MapRequest
-	25, // 43: hetgpu.nvidia.v1.GPU.Settle:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	24, // 44: hetgpu.nvidia.v1.GPU.Fill:input_type -> hetgpu.nvidia.v1.FillRequest
-	35, // 45: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
-	3,  // 46: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 47: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 48: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 49: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 50: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 51: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 52: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 53: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // 54: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
-	14, // 55: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 56: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 57: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 58: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
-	22, // 59: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
-	26, // 60: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
-	14, // 61: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
-	30, // 62: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
-	32, // 63: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
-	14, // 64: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
-	34, // 65: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
-	22, // 66: hetgpu.nvidia.v1.GPU.Map:output_type -> hetgpu.nvidia.v1.ParkResponse
-	14, // 67: hetgpu.nvidia.v1.GPU.Settle:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 68: hetgpu.nvidia.v1.GPU.Fill:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 69: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
-	46, // [46:70] is the sub-list for method output_type
-	22, // [22:46] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	1,  // 22: hetgpu.nvidia.v1.KeepResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	47, // 23: hetgpu.nvidia.v1.KeepResponse.bytes:type_name -> hetgpu.nvidia.v1.KeepResponse.BytesEntry
+	1,  // 24: hetgpu.nvidia.v1.FetchResponse.failure:type_name -> hetgpu.nvidia.v1.Failure
+	48, // 25: hetgpu.nvidia.v1.FetchResponse.bytes:type_name -> hetgpu.nvidia.v1.FetchResponse.BytesEntry
+	2,  // 26: hetgpu.nvidia.v1.GPU.Ping:input_type -> hetgpu.nvidia.v1.PingRequest
+	4,  // 27: hetgpu.nvidia.v1.GPU.Inventory:input_type -> hetgpu.nvidia.v1.InventoryRequest
+	8,  // 28: hetgpu.nvidia.v1.GPU.Usage:input_type -> hetgpu.nvidia.v1.UsageRequest
+	10, // 29: hetgpu.nvidia.v1.GPU.State:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	12, // 30: hetgpu.nvidia.v1.GPU.Lock:input_type -> hetgpu.nvidia.v1.LockRequest
+	10, // 31: hetgpu.nvidia.v1.GPU.Checkpoint:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	13, // 32: hetgpu.nvidia.v1.GPU.Restore:input_type -> hetgpu.nvidia.v1.RestoreRequest
+	10, // 33: hetgpu.nvidia.v1.GPU.Unlock:input_type -> hetgpu.nvidia.v1.ProcessRequest
+	15, // 34: hetgpu.nvidia.v1.GPU.Clients:input_type -> hetgpu.nvidia.v1.ClientsRequest
+	18, // 35: hetgpu.nvidia.v1.GPU.Prepare:input_type -> hetgpu.nvidia.v1.PrepareRequest
+	19, // 36: hetgpu.nvidia.v1.GPU.Hold:input_type -> hetgpu.nvidia.v1.ClientRequest
+	21, // 37: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
+	19, // 38: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
+	20, // 39: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
+	25, // 40: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	19, // 41: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	27, // 42: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	31, // 43: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	25, // 44: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	33, // 45: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	23, // 46: hetgpu.nvidia.v1.GPU.Map:input_type -> hetgpu.nvidia.v1.MapRequest
+	25, // 47: hetgpu.nvidia.v1.GPU.Settle:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	24, // 48: hetgpu.nvidia.v1.GPU.Fill:input_type -> hetgpu.nvidia.v1.FillRequest
+	35, // 49: hetgpu.nvidia.v1.GPU.Keep:input_type -> hetgpu.nvidia.v1.KeepRequest
+	37, // 50: hetgpu.nvidia.v1.GPU.Fetch:input_type -> hetgpu.nvidia.v1.FetchRequest
+	39, // 51: hetgpu.nvidia.v1.GPU.Spend:input_type -> hetgpu.nvidia.v1.SpendRequest
+	40, // 52: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 53: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 54: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 55: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 56: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 57: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 58: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 59: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 60: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 61: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 62: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 63: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 64: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 65: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	22, // 66: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	26, // 67: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 68: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	30, // 69: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	32, // 70: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 71: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	34, // 72: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	22, // 73: hetgpu.nvidia.v1.GPU.Map:output_type -> hetgpu.nvidia.v1.ParkResponse
+	14, // 74: hetgpu.nvidia.v1.GPU.Settle:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 75: hetgpu.nvidia.v1.GPU.Fill:output_type -> hetgpu.nvidia.v1.OperationResponse
+	36, // 76: hetgpu.nvidia.v1.GPU.Keep:output_type -> hetgpu.nvidia.v1.KeepResponse
+	38, // 77: hetgpu.nvidia.v1.GPU.Fetch:output_type -> hetgpu.nvidia.v1.FetchResponse
+	14, // 78: hetgpu.nvidia.v1.GPU.Spend:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 79: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	53, // [53:80] is the sub-list for method output_type
+	26, // [26:53] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_gpuplugin_nvidia_helperapi_gpu_proto_init() }
@@ -2593,7 +2978,7 @@ func file_gpuplugin_nvidia_helperapi_gpu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc), len(file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,9 @@ type GPUService interface {
 	Map(context.Context, *MapRequest) (*ParkResponse, error)
 	Settle(context.Context, *ParcelsRequest) (*OperationResponse, error)
 	Fill(context.Context, *FillRequest) (*OperationResponse, error)
+	Keep(context.Context, *KeepRequest) (*KeepResponse, error)
+	Fetch(context.Context, *FetchRequest) (*FetchResponse, error)
+	Spend(context.Context, *SpendRequest) (*OperationResponse, error)
 	Cancel(context.Context, *CancelRequest) (*OperationResponse, error)
 }
 
@@ -197,6 +200,27 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Fill(ctx, &req)
+			},
+			"Keep": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req KeepRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Keep(ctx, &req)
+			},
+			"Fetch": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FetchRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Fetch(ctx, &req)
+			},
+			"Spend": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req SpendRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Spend(ctx, &req)
 			},
 			"Cancel": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req CancelRequest
@@ -398,6 +422,30 @@ func (c *gpuClient) Settle(ctx context.Context, req *ParcelsRequest) (*Operation
 func (c *gpuClient) Fill(ctx context.Context, req *FillRequest) (*OperationResponse, error) {
 	var resp OperationResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Fill", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Keep(ctx context.Context, req *KeepRequest) (*KeepResponse, error) {
+	var resp KeepResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Keep", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Fetch(ctx context.Context, req *FetchRequest) (*FetchResponse, error) {
+	var resp FetchResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Fetch", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Spend(ctx context.Context, req *SpendRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Spend", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

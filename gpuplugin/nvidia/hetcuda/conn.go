@@ -471,10 +471,10 @@ func (e *LostError) Error() string {
 func (e *LostError) Unwrap() error { return e.Err }
 
 // Is tells of a process that is gone.
-func (e *LostError) Is(target error) bool { return target == helperapi.ErrGone && gone(e.PID) }
+func (e *LostError) Is(target error) bool { return target == helperapi.ErrGone && Gone(e.PID) }
 
-// gone tells whether a process has ended, reaped or not.
-func gone(pid int) bool {
+// Gone tells whether a process has ended, reaped or not.
+func Gone(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/keeper"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
+)
+
+// fetched is a connection to a keeper whose memory is in parcels here. Its
+// fields are guarded by Mover.mu.
+//
+// The keeper can lend the memory anew when the connection ends, but not if it may
+// have been changed: so it is told before it can be, and when it was not (use).
+type fetched struct {
+	conn    *keeper.Conn
+	parcels []string
+	// clients are the processes that were given some of it, and are held.
+	clients map[client]bool
+	// used says that the keeper was told, and changed that it may have been.
+	used, changed bool
+}
+
+// lenderLocked is where a parcel was fetched from, nil for nowhere.
+func (m *Mover) lenderLocked(parcel string) *fetched {
+	for _, f := range m.fetched {
+		if slices.Contains(f.parcels, parcel) {
+			return f
+		}
+	}
+	return nil
+}
+
+// use has the keeper know whether the memory of a parcel may be changing.
+func (m *Mover) use(ctx context.Context, parcel string, used bool) error {
+	m.mu.Lock()
+	f := m.lenderLocked(parcel)
+	if f == nil || f.used == used || f.changed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.mu.Unlock()
+	err := f.conn.Use(ctx, used)
+	if errors.Is(err, gpuplugin.ErrNotKept) {
+		err = nil // nobody else has it any more
+	}
+	if err == nil {
+		m.mu.Lock()
+		f.used = used
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// given notes that a process has the memory of a parcel, and is held or, perhaps,
+// not.
+func (m *Mover) given(parcel string, key client, held bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.lenderLocked(parcel); f != nil {
+		f.clients[key] = true
+		f.changed = f.changed || !held
+	}
+}
+
+// suspect notes that the memory of parcels may be other than it was.
+func (m *Mover) suspect(parcels []*parcel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range parcels {
+		if f := m.lenderLocked(p.name); f != nil {
+			f.changed = true
+		}
+	}
+}
+
+// freeLocked notes that a process is not held any more.
+func (m *Mover) freeLocked(key client) {
+	for _, f := range m.fetched {
+		f.changed = f.changed || f.clients[key]
+	}
+}
+
+// Keep implements nvidia.Keeping.
+func (m *Mover) Keep(ctx context.Context, req nvidia.KeepRequest) (kept nvidia.Kept, err error) {
+	parcels, err := m.begin("keep", req.Parcels...)
+	if err != nil {
+		return kept, err
+	}
+	defer m.end(parcels)
+	memory := keeper.Memory{Processes: len(parcels), Pieces: []keeper.Piece{}}
+	var fds []int
+	for i, p := range parcels {
+		if p.damage != nil {
+			return kept, p.damage
+		}
+		for _, piece := range p.pieces {
+			if piece.fd < 0 {
+				return kept, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "keep", Detail: fmt.Sprintf("parcel %q was given back already", p.name)}
+			}
+			memory.Pieces = append(memory.Pieces, keeper.Piece{
+				Process: i, ID: piece.chunk.ID, Address: piece.chunk.Address, Size: piece.chunk.Size, Device: piece.device, Flags: piece.chunk.Flags,
+			})
+			fds = append(fds, piece.fd)
+		}
+	}
+	kept.Bytes = memory.Devices()
+	if kept.Digest, err = memory.Digest(); err != nil {
+		return kept, err
+	}
+	conn, err := keeper.Home(req.Home).Connect(ctx, req.Keeper)
+	if err == nil {
+		err = errors.Join(conn.Give(ctx, memory, fds), conn.Close())
+	}
+	if err != nil {
+		return nvidia.Kept{}, fmt.Errorf("leave device memory to a keeper: %w", err)
+	}
+	return kept, nil
+}
+
+// Fetch implements nvidia.Keeping.
+func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia.Kept, err error) {
+	parcels, err := m.claim("fetch", req.Parcels...)
+	if err != nil {
+		return kept, err
+	}
+	defer m.end(parcels)
+	conn, err := keeper.Home(req.Home).Connect(ctx, req.Keeper)
+	if err != nil {
+		return kept, errors.Join(err, m.forget(parcels))
+	}
+	memory, fds, err := conn.Take(ctx, req.Digest, req.By)
+	if err == nil {
+		err = fill(parcels, memory, fds)
+	}
+	if err != nil {
+		return kept, errors.Join(err, m.forget(parcels), conn.Close())
+	}
+	m.mu.Lock()
+	m.fetched[req.Keeper] = &fetched{conn: conn, parcels: slices.Clone(req.Parcels), clients: map[client]bool{}}
+	m.mu.Unlock()
+	return nvidia.Kept{Digest: req.Digest, Bytes: memory.Devices()}, nil
+}
+
+// fill makes parcels of what a keeper gave. The descriptors are the parcels'
+// then, also after an error.
+func fill(parcels []*parcel, memory keeper.Memory, fds []int) (err error) {
+	if memory.Processes != len(parcels) {
+		hetcuda.Discard(fds)
+		return fmt.Errorf("the keeper has the memory of %d processes, and %d are to be restored", memory.Processes, len(parcels))
+	}
+	for i, p := range memory.Pieces {
+		device, bad := memfile.ParseUUID(p.Device)
+		err = errors.Join(err, bad)
+		to := parcels[p.Process]
+		to.pieces = append(to.pieces, piece{
+			chunk:  hetcuda.Chunk{ID: p.ID, Address: p.Address, Size: p.Size, Device: device, Flags: p.Flags},
+			device: p.Device, fd: fds[i],
+		})
+	}
+	return err
+}
+
+// Spend implements nvidia.Keeping.
+func (m *Mover) Spend(ctx context.Context, name, by string) error {
+	m.mu.Lock()
+	f := m.fetched[name]
+	delete(m.fetched, name)
+	m.mu.Unlock()
+	if f == nil {
+		return &helperapi.Error{Class: helperapi.Class_CLASS_NO_STATE, Call: "spend", Detail: fmt.Sprintf("nothing was fetched from keeper %s", name)}
+	}
+	// After an error the end of the connection says that it was not spent.
+	err := errors.Join(f.conn.Spend(ctx, by), f.conn.Close())
+	if errors.Is(err, gpuplugin.ErrNotKept) {
+		return nil // the processes have the memory, and nobody else
+	}
+	return err
+}
+
+const (
+	// deathTimeout is how long processes that were killed may take to end, and
+	// deathPoll how often it is looked.
+	deathTimeout = 20 * time.Second
+	deathPoll    = 10 * time.Millisecond
+)
+
+// abandoned waits until no process has the memory any more.
+func (f *fetched) abandoned(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deathTimeout)
+	defer cancel()
+	for key := range f.clients {
+		for !hetcuda.Gone(key.pid) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("process %d still has memory that is kept", key.pid)
+			case <-time.After(deathPoll):
+			}
+		}
+	}
+	return nil
+}
+
+// giveBack ends what was fetched into any of these parcels.
+func (m *Mover) giveBack(ctx context.Context, names []string) error {
+	m.mu.Lock()
+	var ended, back []*fetched
+	for name, f := range maps.Clone(m.fetched) {
+		if !slices.ContainsFunc(f.parcels, func(p string) bool { return slices.Contains(names, p) }) {
+			continue
+		}
+		delete(m.fetched, name)
+		if ended = append(ended, f); f.used && !f.changed {
+			back = append(back, f)
+		}
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, f := range back {
+		if err := f.abandoned(ctx); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, f.conn.Use(ctx, false))
+	}
+	for _, f := range ended {
+		errs = append(errs, f.conn.Close())
+	}
+	return errors.Join(errs...)
+}
