@@ -40,6 +40,8 @@ var rows = []row{
 	{name: "half zeros", what: "memory that is zero is not written", engines: []string{engineSplit}, test: halfZeros},
 	{name: "short stop", what: "`hetgpu checkpoint`, the container goes on while its memory is written; `hetgpu restore` beside it", engines: []string{engineSplit}, timeout: 2 * time.Minute, test: shortStop(32 << 10)},
 	{name: "short stop of 60 GiB", what: "the same", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: shortStop(60 << 10)},
+	{name: "kept on the GPU", what: "ended by `hetgpu checkpoint --exit --keep-on-gpu`, restored without a copy", engines: []string{engineSplit}, timeout: 2 * time.Minute, test: keptOnGPU},
+	{name: "kept on the GPU, PyTorch", what: "the same with a training that has 30 GiB: every loss as in an uninterrupted run", engines: []string{engineSplit}, timeout: 4 * time.Minute, test: keptTraining},
 	{name: "speed", what: "PyTorch with and without libhetcuda", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: speed},
 }
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network and prints every loss to the last bit.
 
-    train.py STEPS [plain]
+    train.py STEPS [plain | MIB]
 
 "plain" trains in Python alone, for machines without PyTorch: the rehearsal of
-the suite uses it. Each step prints "step N loss HEX", the last line is "done".
+the suite uses it. With MIB so much device memory is filled besides, and a part of it
+is in every batch. Each step prints "step N loss HEX", the last line is "done".
 """
 
 import os
@@ -13,9 +14,11 @@ import sys
 import time
 
 PAUSE = 0.1  # seconds between steps, so that a checkpoint falls between two
+BATCHES = 128
+BALLAST_MIB = BATCHES * 256 * 2048 * 4 >> 20
 
 
-def torch_losses():
+def torch_losses(mib):
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
     import torch
 
@@ -30,8 +33,11 @@ def torch_losses():
     # The batches come from the device's own generator: its state, too, has to
     # be in the snapshot.
     target = torch.nn.Linear(2048, 16).to(device)
+    ballast = [torch.randn(BATCHES, 256, 2048, device=device) for _ in range(mib // BALLAST_MIB)]
     while True:
         x = torch.randn(256, 2048, device=device)
+        for tensor in ballast:
+            x += tensor[int(torch.randint(BATCHES, ()))] / len(ballast)
         with torch.no_grad():
             y = target(x)
         loss = torch.nn.functional.mse_loss(model(x), y)
@@ -56,7 +62,8 @@ def plain_losses():
 
 def main():
     steps = int(sys.argv[1])
-    losses = plain_losses() if sys.argv[2:] == ["plain"] else torch_losses()
+    more = sys.argv[2] if len(sys.argv) > 2 else "0"
+    losses = plain_losses() if more == "plain" else torch_losses(int(more))
     for n in range(1, steps + 1):
         print("step", n, "loss", next(losses).hex(), flush=True)
         time.sleep(PAUSE)
