@@ -89,3 +89,19 @@ func TestInspect(t *testing.T) {
 		}
 	}
 }
+
+// What can't be meant is refused before anything is asked.
+func TestKeptArguments(t *testing.T) {
+	for _, tc := range []struct{ args, says string }{
+		{"checkpoint job --dir /x --keep-on-gpu", "--exit"},
+		{"checkpoint job --oci /x --exit --keep-on-gpu", "--dir"},
+		{"drop", "--keeper"},
+		{"drop /x --keeper y", "--keeper"},
+		{"drop --keeper ../x", "no keeper's name"},
+		{"drain /nowhere", "/nowhere"},
+	} {
+		if _, err := run(t, strings.Fields(tc.args)...); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", tc.args, err, tc.says)
+		}
+	}
+}

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command hetgpu saves a container with a short stop and restores it (hetgpu
-// checkpoint, hetgpu restore), and tells whether a host is fit for that (hetgpu
-// doctor) and what is in a snapshot (hetgpu inspect).
+// checkpoint, hetgpu restore), writes device memory that was left on a GPU to
+// files or frees it (hetgpu drain, hetgpu drop), and tells whether a host is fit for
+// that (hetgpu doctor) and what is in a snapshot (hetgpu inspect).
 package main
 
 import (

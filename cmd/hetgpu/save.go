@@ -53,6 +53,9 @@ func checkpointCommand() *cobra.Command {
 			if opts.Parent != "" && opts.Layout != "" {
 				return errors.New("--parent can't be used with --oci: a layout has all that is needed in it")
 			}
+			if opts.Shim.KeepOnGPU && (!opts.Shim.Exit || opts.Layout != "" || opts.Parent != "") {
+				return errors.New("--keep-on-gpu needs --exit and --dir, and no --parent: the memory stays for a restore of that directory on this host")
+			}
 			client, ctx, err := connect(cmd.Context(), opts.Address, opts.Namespace)
 			if err != nil {
 				return err
@@ -73,6 +76,7 @@ func checkpointCommand() *cobra.Command {
 	flags.StringVar(&opts.Parent, "parent", "", "earlier `snapshot` of the container: what has not changed is left there, and it has to be kept")
 	flags.BoolVar(&opts.NoRW, "no-rw", false, "leave out what the container wrote to its root file system")
 	flags.BoolVar(&opts.Shim.Exit, "exit", false, "end the container when the snapshot is complete")
+	flags.BoolVar(&opts.Shim.KeepOnGPU, "keep-on-gpu", false, "with --exit: leave device memory where it is, for a restore on this host (hetgpu drain writes it to files, hetgpu drop frees it)")
 	flags.BoolVar(&opts.Shim.TCPEstablished, "tcp-established", false, "save established TCP connections")
 	flags.BoolVar(&opts.Shim.UnixSockets, "ext-unix-sk", false, "save connections to unix sockets outside the container")
 	flags.BoolVar(&opts.Shim.FileLocks, "file-locks", false, "save file locks")

@@ -19,7 +19,10 @@ const ProgressName = "hetgpu.progress"
 
 // Options are the options of a checkpoint. They travel as JSON.
 type Options struct {
-	Exit           bool `json:"exit,omitempty"`
+	Exit bool `json:"exit,omitempty"`
+	// KeepOnGPU, with Exit only, has device memory stay where it is, for a restore
+	// on this host.
+	KeepOnGPU      bool `json:"keep_on_gpu,omitempty"`
 	TCPEstablished bool `json:"tcp_established,omitempty"`
 	UnixSockets    bool `json:"external_unix_sockets,omitempty"`
 	FileLocks      bool `json:"file_locks,omitempty"`

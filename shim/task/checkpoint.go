@@ -150,7 +150,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	defer os.Remove(c.criuConfig())
-	request := checkpoint.Request{Dump: dump, MemoryParent: opts.Parent, Progress: told, Manifest: snapshot.Manifest{
+	request := checkpoint.Request{Dump: dump, MemoryParent: opts.Parent, Keep: opts.KeepOnGPU, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
 		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{

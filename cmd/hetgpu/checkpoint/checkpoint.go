@@ -71,6 +71,8 @@ type Report struct {
 	LayerBytes int64 `json:"layer_bytes,omitempty"`
 	// ReusedBytes of device memory are in the snapshots before.
 	ReusedBytes uint64 `json:"reused_bytes,omitempty"`
+	// KeptBytes are of device memory that stays on its devices.
+	KeptBytes uint64 `json:"kept_bytes,omitempty"`
 }
 
 // Run makes a checkpoint. On error the container goes on as it was found, and
@@ -212,7 +214,7 @@ func report(m *snapshot.Manifest, opts Options) *Report {
 		Engine: m.Engine, EngineReason: m.EngineReason, StopSeconds: m.StopSeconds, Phases: m.Phases, Files: len(m.Files),
 	}
 	if m.Memory != nil {
-		r.ReusedBytes = m.Memory.ReusedBytes
+		r.ReusedBytes, r.KeptBytes = m.Memory.ReusedBytes, m.Memory.KeptBytes
 	}
 	for _, f := range m.Files {
 		r.Bytes += f.Size
@@ -271,6 +273,9 @@ func (r *Report) Print(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "stopped for %.3f s of %.1f s, engine %s\n", r.StopSeconds, r.Seconds, r.Engine)
 	} else if err == nil {
 		_, err = fmt.Fprintf(w, "%.1f s, engine %s\n", r.Seconds, r.Engine)
+	}
+	if err == nil && r.KeptBytes > 0 {
+		_, err = fmt.Fprintf(w, "%s stay on the GPUs until it is restored, or by hetgpu drain or hetgpu drop\n", size(int64(r.KeptBytes)))
 	}
 	if err == nil && r.EngineReason != "" {
 		_, err = fmt.Fprintf(w, "%s\n", r.EngineReason)

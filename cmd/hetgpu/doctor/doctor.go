@@ -73,6 +73,7 @@ var Checks = []Check{
 	{"GPU driver", gpuDriver},
 	{"GPU", gpuDevices},
 	{"legacy IPC", legacyIPC},
+	{"kept memory", keptMemory},
 }
 
 // checkTimeout bounds each check; what it runs has shorter ones of its own.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/keeper"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -22,6 +23,9 @@ type Options struct {
 	Address, Namespace string
 	// NoVerify leaves the digests out. Names and sizes are compared even so.
 	NoVerify bool
+	// Keeper asks who keeps the device memory of a snapshot; nil where that can't
+	// be told.
+	Keeper func(context.Context, *snapshot.Keeper) (keeper.Status, error)
 }
 
 // The kinds of a source.
@@ -55,8 +59,11 @@ type Report struct {
 	// Processes are those that CRIU saved, parents before their children; null
 	// if they can't be read.
 	Processes []Process `json:"processes"`
-	Content   Content   `json:"content"`
-	Digests   string    `json:"digests"`
+	// Keeper is who keeps the device memory just now; missing if it is in files, or
+	// gone.
+	Keeper  *keeper.Status `json:"keeper,omitempty"`
+	Content Content        `json:"content"`
+	Digests string         `json:"digests"`
 	// Problems are the reasons not to restore the snapshot; an empty list if
 	// there is none.
 	Problems []string `json:"problems"`
@@ -93,10 +100,24 @@ func Inspect(ctx context.Context, name string, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	report.askKeeper(ctx, opts)
 	if len(report.Problems) > 0 {
 		return report, ErrProblems
 	}
 	return report, nil
+}
+
+// askKeeper finds out whether the device memory is there that is in no file.
+func (r *Report) askKeeper(ctx context.Context, opts Options) {
+	if r.Manifest == nil || r.Manifest.Kept() == nil || opts.Keeper == nil {
+		return
+	}
+	status, err := opts.Keeper(ctx, r.Manifest.Kept())
+	if err != nil {
+		r.problem(fmt.Errorf("device memory: %w", err))
+		return
+	}
+	r.Keeper = &status
 }
 
 func find(ctx context.Context, name string, opts Options) (*Report, error) {

@@ -29,6 +29,7 @@ func (r *Report) Print(w io.Writer) error {
 	switch {
 	case r.Manifest != nil:
 		p.manifest(r.Manifest)
+		p.keeper(r)
 	case len(r.Problems) == 0:
 		p.line("made", "by the stock shim (no manifest)")
 	}
@@ -65,9 +66,9 @@ func (p printer) manifest(m *snapshot.Manifest) {
 		p.device(d)
 	}
 	for _, proc := range m.Processes {
-		p.line("GPU process", "%s, PID %s, %s%s", plain(proc.Command), pids(proc.NSPIDs), plain(string(proc.State)), carrier(proc.Memory))
+		p.line("GPU process", "%s, PID %s, %s%s", plain(proc.Command), pids(proc.NSPIDs), plain(string(proc.State)), carrier(proc.Memory, m.Kept()))
 	}
-	if mem := m.Memory; mem != nil {
+	if mem := m.Memory; mem != nil && mem.Keeper == nil {
 		p.line("GPU memory", "%s: %s stored, %s zero%s", size(mem.Bytes), size(mem.StoredBytes), size(mem.ZeroBytes), reused(mem.ReusedBytes))
 	}
 	p.line("host", "%s", host(m.Host))
@@ -88,14 +89,30 @@ func (p printer) manifest(m *snapshot.Manifest) {
 	}
 }
 
+// keeper says where device memory is that is in no file.
+func (p printer) keeper(r *Report) {
+	switch kept, now := r.Manifest.Kept(), r.Keeper; {
+	case kept == nil:
+	case now == nil:
+		p.line("GPU memory", "%s, not in files: keeper %s", size(r.Manifest.Memory.KeptBytes), plain(kept.ID))
+	default:
+		p.line("GPU memory", "%s, not in files: kept on the GPU by process %d", size(now.Bytes()), now.PID)
+		if now.By != "" {
+			p.line("", "being taken by %s", plain(now.By))
+		}
+	}
+}
+
 // carrier says who saved the memory of a process, where it may be one or another.
-func carrier(memory string) string {
-	switch memory {
-	case "":
+func carrier(memory string, kept *snapshot.Keeper) string {
+	switch {
+	case memory == "":
 		return ""
-	case snapshot.MemorySplit:
+	case memory == snapshot.MemorySplit && kept != nil:
+		return ", memory on the GPU"
+	case memory == snapshot.MemorySplit:
 		return ", memory in files"
-	case snapshot.MemoryStorage:
+	case memory == snapshot.MemoryStorage:
 		return ", memory in files, shown by the driver"
 	}
 	return ", memory saved by the driver"
