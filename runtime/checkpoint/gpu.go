@@ -121,6 +121,7 @@ type resident struct{}
 
 func (resident) Park(context.Context, []gpuplugin.Process, []gpuplugin.Device) error { return nil }
 func (resident) Bound() bool                                                         { return false }
+
 func (resident) Loads(context.Context) error {
 	return fmt.Errorf("%w: its device memory is in files, and the container's engine reads none", gpuplugin.ErrIncompatible)
 }
