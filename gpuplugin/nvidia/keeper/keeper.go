@@ -210,6 +210,6 @@ func (h Home) Status(ctx context.Context, id string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // all was answered
 	return c.Status(ctx)
 }

@@ -304,7 +304,7 @@ func TestListsNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	l.Close()
+	_ = l.Close()
 	for _, name := range []string{"x.sock", keeper.NewID() + ".ended", keeper.NewID()} {
 		if err := os.WriteFile(filepath.Join(string(home), name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestHostile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			var oob []byte
 			if tc.fds != nil {
 				oob = unix.UnixRights(tc.fds...)

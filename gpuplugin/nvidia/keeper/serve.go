@@ -56,12 +56,12 @@ func Serve(ctx context.Context, home Home, id string, label Label, owner net.Con
 	if err != nil {
 		return errors.Join(err, own.send(refused(err)))
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }() // its file is gone by then
 	if err := own.send(reply{}); err != nil {
 		return err
 	}
-	go k.serve(own, true)
-	go k.accept(listener)
+	go k.serve(ctx, own, true)
+	go k.accept(ctx, listener)
 	select {
 	case <-k.done:
 	case <-ctx.Done():
@@ -82,7 +82,7 @@ func (k *keep) listen() (*net.UnixListener, error) {
 // acceptPause is how long is waited after a failed accept: of descriptors, say.
 const acceptPause = 100 * time.Millisecond
 
-func (k *keep) accept(listener *net.UnixListener) {
+func (k *keep) accept(ctx context.Context, listener *net.UnixListener) {
 	for {
 		sock, err := listener.AcceptUnix()
 		select {
@@ -103,19 +103,19 @@ func (k *keep) accept(listener *net.UnixListener) {
 			_ = l.sock.Close() // it gets no answer
 			continue
 		}
-		go k.serve(l, false)
+		go k.serve(ctx, l, false)
 	}
 }
 
 // serve answers one connection until its end.
-func (k *keep) serve(l *link, owner bool) {
+func (k *keep) serve(ctx context.Context, l *link, owner bool) {
 	defer k.left(l, owner)
 	for {
 		var req request
 		if _, err := l.receive(&req, 0); err != nil {
 			return
 		}
-		if err := k.answer(l, req, owner); err != nil {
+		if err := k.answer(ctx, l, req, owner); err != nil {
 			return
 		}
 	}
@@ -139,8 +139,7 @@ func (k *keep) left(l *link, owner bool) {
 }
 
 // answer fails if the connection can't be used any more.
-func (k *keep) answer(l *link, req request, owner bool) error {
-	ctx := context.Background()
+func (k *keep) answer(ctx context.Context, l *link, req request, owner bool) error {
 	switch req.Op {
 	case opGive:
 		return l.within(ctx, moveTimeout, func() error { return k.give(l, req) })

@@ -33,7 +33,7 @@ type Keeper struct {
 func Start(tb testing.TB) *Keeper {
 	tb.Helper()
 	// Not the test's directory, whose name may be too long for a socket.
-	dir, err := os.MkdirTemp("", "kept")
+	dir, err := os.MkdirTemp("", "kept") //nolint:usetesting // for that reason
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func Pair(tb testing.TB) (a, b net.Conn) {
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "")
 		conns[i], err = net.FileConn(f)
-		f.Close()
+		_ = f.Close() // it was duplicated
 		if err != nil {
 			tb.Fatal(err)
 		}
