@@ -62,9 +62,14 @@ func (e *Engine) insist(ctx context.Context, processes int, a attempt) error {
 		if limit.Err() != nil {
 			return errors.Join(append([]error{fmt.Errorf("lock the GPU, %d tries: %w", try-1, context.Cause(limit))}, errs...)...)
 		}
+		before := errs
 		errs = a.do(limit, within(limit, slice(try, processes)))
 		if len(errs) == 0 && ctx.Err() == nil {
 			return nil
+		}
+		// What the end of the time has cut short says less than a whole try.
+		if limit.Err() != nil && len(before) > 0 && (allNotReady(errs) || allEnded(errs)) {
+			errs = before
 		}
 		undone := a.undo(ctx)
 		if !allNotReady(errs) || undone != nil {
@@ -150,6 +155,16 @@ func lockPause() time.Duration {
 func allNotReady(errs []error) bool {
 	for _, err := range errs {
 		if !errors.Is(err, helperapi.ErrNotReady) {
+			return false
+		}
+	}
+	return true
+}
+
+// allEnded says whether the tries failed with their context.
+func allEnded(errs []error) bool {
+	for _, err := range errs {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			return false
 		}
 	}

@@ -185,6 +185,8 @@ const (
 	stepFactor = 80
 	// maxStepSlice is the longest that they are stepped without going on freely.
 	maxStepSlice = 8 * time.Second
+	// stepMargin is how long an answer may be under way.
+	stepMargin = time.Second
 )
 
 func (s *SplitEngine) lockOnce(ctx context.Context, procs []gpuplugin.Process, timeout time.Duration) []error {
@@ -234,6 +236,8 @@ func (s *SplitEngine) holdTogether(ctx context.Context, procs []gpuplugin.Proces
 		return nil
 	}
 	timeout = within(ctx, min(stepFactor*timeout, maxStepSlice))
+	// It says who was busy if it ends before the operation's time does.
+	timeout -= min(timeout/4, stepMargin)
 	limit, cancel := context.WithTimeout(ctx, timeout+s.driver.cfg.grace)
 	defer cancel()
 	if err := s.mover.HoldTogether(limit, s.dir, pidsOf(procs), timeout); err != nil {

@@ -234,6 +234,21 @@ func TestSplitTriesAgain(t *testing.T) {
 	}
 }
 
+// The last try, which the end of the time cuts short, does not hide what those
+// before it found.
+func TestSplitSaysWhatItFound(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	w := newSplitWorld(t, nvidia.WithLockTimeout(limit))
+	w.Fail(gputest.Fault{Op: gputest.OpHold, PID: 2, Times: 1, Err: gputest.ErrNotReady})
+	w.Fail(gputest.Fault{Op: gputest.OpHold, PID: 2, Err: context.DeadlineExceeded, Do: func() { <-time.After(limit) }})
+	err := w.e.Lock(t.Context(), w.processes(t, 1, 2, 3, 4))
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, gputest.ErrNotReady) || !strings.Contains(err.Error(), "2 tries") {
+		t.Errorf("error is %v", err)
+	}
+	wantStates(t, w.Machine, all(running))
+	w.wantClients(t, nvidia.ClientRunning)
+}
+
 // A container that was paused by somebody else: its threads may wait in the
 // driver, and come out only when it is unlocked.
 func TestSplitFoundLocked(t *testing.T) {

@@ -143,11 +143,15 @@ func (g *gpuHost) findLibraries(ctx context.Context) error {
 	return fmt.Errorf("found no %s with %s in %s: is a driver installed?", libcuda, libnvml, strings.Join(dirs, ", "))
 }
 
-// container is what a container needs to use the GPU with the given number:
+// container is what a container needs to use the GPUs with the given numbers:
 // device nodes, the host's libraries, read-only, and the test programs.
-func (s *suite) container(gpu int) ([]oci.SpecOpts, error) {
+func (s *suite) container(gpus ...int) ([]oci.SpecOpts, error) {
 	opts := []oci.SpecOpts{oci.WithEnv(s.gpu.containerEnv)}
-	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia" + strconv.Itoa(s.gpu.Devices[gpu].Minor)} {
+	names := []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
+	for _, gpu := range gpus {
+		names = append(names, "nvidia"+strconv.Itoa(s.gpu.Devices[gpu].Minor))
+	}
+	for _, name := range names {
 		node := filepath.Join(s.gpu.deviceDir, name)
 		if _, err := os.Stat(node); err == nil {
 			opts = append(opts, oci.WithDevices(node, "/dev/"+name, "rwm"))

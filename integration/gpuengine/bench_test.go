@@ -101,13 +101,19 @@ type toy struct {
 // start starts a toy of n > 1 ranks and waits until each has ticked.
 func (b *bench) start(t *testing.T, n int, args ...string) *toy {
 	t.Helper()
+	return b.startProgram(t, "toy", n, append([]string{"-i", "5"}, args...)...)
+}
+
+// startProgram starts another program with ranks.
+func (b *bench) startProgram(t *testing.T, program string, n int, args ...string) *toy {
+	t.Helper()
 	y := &toy{output: filepath.Join(t.TempDir(), "output")}
 	out, err := os.OpenFile(y.output, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(bin, "toy"), append([]string{"-n", strconv.Itoa(n), "-i", "5"}, args...)...)
+	cmd := exec.Command(filepath.Join(bin, program), append([]string{"-n", strconv.Itoa(n)}, args...)...)
 	cmd.Env = append(os.Environ(), b.Env()...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -13,7 +13,7 @@ import (
 // directory of its own, from where they were built. A copy, since others may
 // build while tests run.
 func Install(programs, libhetcuda, built string) error {
-	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "toy", "vmmtoy", "ckpt"} {
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "toy", "vmmtoy", "ranks", "ckpt"} {
 		if err := CopyProgram(filepath.Join(programs, name), filepath.Join(built, "standin", name)); err != nil {
 			return fmt.Errorf("the stand-in for a GPU is missing, run 'make standin': %w", err)
 		}

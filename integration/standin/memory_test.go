@@ -33,7 +33,7 @@ func (b *bench) exercise(t *testing.T, name string) {
 
 func TestExercise(t *testing.T) {
 	cases := []string{
-		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "copies", "twofold", "pointers",
+		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "apart", "reduce", "copies", "twofold", "pointers",
 		"contexts", "procs", "digest", "pools",
 	}
 	for _, v := range variants {
@@ -239,7 +239,7 @@ func TestTheSameWithLibhetcuda(t *testing.T) {
 	}
 	// Not "pointers": memory of libhetcuda can't be shared by legacy IPC.
 	for _, name := range []string{
-		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "copies", "twofold", "contexts",
+		"addresses", "mappings", "faulting", "limits", "parked", "back", "streams", "apart", "reduce", "copies", "twofold", "contexts",
 	} {
 		run("exercise", name)
 	}

@@ -285,7 +285,7 @@ static int step(const struct hetcuda_request *request)
 	char text[HETCUDA_TEXT] = "";
 	int r = hetcuda_step(request->count, text);
 
-	state = r ? HETCUDA_RUNNING : HETCUDA_STEPPED;
+	state = hetcuda_gate_steps() ? HETCUDA_STEPPED : HETCUDA_RUNNING;
 	return tell(request, r, 0, text);
 }
 

@@ -225,16 +225,15 @@ int hetcuda_gate_hold(uint32_t timeout_ms, bool (*cancelled)(void), char *text)
 	int r;
 
 	r = all_marked(text);
-	if (r)
-		return r;
-	r = shut(CLOSED, text);
+	if (!r)
+		r = shut(CLOSED, text);
 	if (!r)
 		r = wait_empty(end, timeout_ms, cancelled, text);
 	/* A record that failed while the gate was being closed. */
 	if (!r)
 		r = all_marked(text);
 	if (r && before == STEPS)
-		hetcuda_gate_step(0, text);
+		hetcuda_gate_step(0, text); /* or it is open */
 	else if (r)
 		hetcuda_gate_release();
 	return r;
@@ -245,9 +244,6 @@ int hetcuda_gate_step(uint32_t count, char *text)
 	bool begin = atomic_load(&hetcuda_gate) == OPEN;
 	int r;
 
-	r = all_marked(text);
-	if (r)
-		return r;
 	pthread_mutex_lock(&lock);
 	if (begin) {
 		session++;
@@ -255,7 +251,8 @@ int hetcuda_gate_step(uint32_t count, char *text)
 	}
 	called = passed + count;
 	pthread_mutex_unlock(&lock);
-	if (atomic_load(&hetcuda_gate) != STEPS)
+	r = all_marked(text);
+	if (!r && atomic_load(&hetcuda_gate) != STEPS)
 		r = shut(STEPS, text);
 	if (r)
 		hetcuda_gate_release();

@@ -234,7 +234,10 @@ func (g *group) look(ctx context.Context, wait time.Duration) error {
 		m.rested = m.rested || m.at.Device == Idle
 		if early := wait - time.Since(start); err == nil && m.at.Device != Idle && early > wait/2 {
 			// So that a client that does not wait keeps nobody busy.
-			time.Sleep(early)
+			select {
+			case <-time.After(early):
+			case <-ctx.Done():
+			}
 		}
 		return err
 	})

@@ -101,9 +101,12 @@ static CUresult perform(const struct order *o)
 	return o->fill ? fill(o->to, o->value, o->width, o->size / o->width) : copy(o->to, o->from, o->size);
 }
 
-static CUresult now(const struct order *o)
+static CUresult now(const struct order *o, CUstream stream)
 {
-	ENTER_IDLE();
+	CUresult before = stream_wait(stream);
+	if (before != CUDA_SUCCESS)
+		return before;
+	ENTER();
 	bool pageable;
 	CUresult r = check(o, &pageable);
 	return r == CUDA_SUCCESS ? perform(o) : r;
@@ -132,7 +135,7 @@ static CUresult later(const struct order *o, CUstream stream, unsigned delay_ms)
 		return r;
 	if (pageable) {
 		sleep_us(delay_ms * 1000);
-		return now(o);
+		return now(o, stream);
 	}
 	struct work w = {.run = run, .params = {o->to, o->from, o->size, o->fill, o->value, o->width}};
 	if (delay_ms)
@@ -153,7 +156,7 @@ static CUresult order(const struct order *o, bool async, CUstream stream)
 	CUresult r = (CUresult)fault_apply(&f, FAULT_BEFORE);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = async ? later(o, stream, delay_ms) : now(o);
+	r = async ? later(o, stream, delay_ms) : now(o, NULL);
 	CUresult after = (CUresult)fault_apply(&f, FAULT_AFTER);
 	return after != CUDA_SUCCESS ? after : r;
 }

@@ -484,12 +484,13 @@ static void streams(void)
 	CK(cuStreamWaitEvent(other, end, 0));
 	IS(down[255] == 0xffffffff); // nothing of it has run
 	GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
-	CK(cuStreamQuery(other));
+	GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
 	GIVES(CUDA_ERROR_NOT_READY, cuEventQuery(end));
 	GIVES(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&ms, begin, end));
 	CK(cuEventSynchronize(end));
 	CK(cuStreamSynchronize(s));
 	CK(cuStreamQuery(s));
+	CK(cuStreamSynchronize(other));
 	IS(down[0] == 9 && down[1] == 0x01010101 && down[2] == 5 && down[255] == 258 && order == 1);
 	CK(cuEventElapsedTime(&ms, begin, middle));
 	IS(ms >= 395 && ms < 20000);
@@ -511,6 +512,90 @@ static void streams(void)
 	CK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 	CK(cuMemFreeHost(up));
 	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(up));
+}
+
+// Streams wait for one another only where they have to.
+static void apart(void)
+{
+	CUstream s, other, ordinary;
+	CUevent done;
+	CUdeviceptr word, seen;
+	uint32_t one = 1, *pinned;
+	uint64_t words = 1;
+	use(0);
+	CK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	CK(cuStreamCreate(&ordinary, CU_STREAM_DEFAULT));
+	CK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	CK(cuMemHostAlloc((void **)&pinned, 4, CU_MEMHOSTALLOC_PORTABLE));
+	CK(cuMemAlloc(&word, 4));
+	CK(cuMemAlloc(&seen, 4));
+	CK(cuMemsetD32(word, 0, 1));
+	CK(cuMemsetD32(seen, 0, 1));
+
+	// What waits in one stream keeps the others from nothing.
+	CK(launch(kernel("await"), s, (void *[]){&word, &one}));
+	CK(cuEventRecord(done, s));
+	CK(launch(kernel("add"), other, (void *[]){&seen, &words, &one}));
+	CK(cuStreamSynchronize(other));
+	CK(cuStreamQuery(NULL));
+	CK(cuMemcpyDtoH(pinned, seen, 4));
+	IS(*pinned == 1);
+	GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+	GIVES(CUDA_ERROR_NOT_READY, cuEventQuery(done));
+	// Only that which is to wait for it does.
+	CK(cuStreamWaitEvent(other, done, 0));
+	CK(launch(kernel("add"), other, (void *[]){&seen, &words, &one}));
+	GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
+	CK(cuMemsetD32(word, 1, 1));
+	CK(cuStreamSynchronize(other));
+	CK(cuStreamQuery(s));
+	CK(cuMemcpyDtoH(pinned, seen, 4));
+	IS(*pinned == 2);
+
+	// The default stream waits for those that are not alone, and they for it.
+	one = 2;
+	CK(launch(kernel("await"), ordinary, (void *[]){&word, &one}));
+	GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+	CK(launch(kernel("add"), NULL, (void *[]){&seen, &words, &one}));
+	CK(launch(kernel("add"), ordinary, (void *[]){&seen, &words, &one}));
+	CK(cuMemsetD32Async(word, 2, 1, other));
+	CK(cuStreamSynchronize(NULL));
+	CK(cuStreamSynchronize(ordinary));
+	CK(cuMemcpyDtoH(pinned, seen, 4));
+	IS(*pinned == 6);
+}
+
+// Two ranks in one process: what each brings to a round comes to both.
+static void reduce(void)
+{
+	CUstream streams[2];
+	CUdeviceptr boxes[2], list, mine[2], sum[2];
+	uint32_t n = 2;
+	use(0);
+	CK(cuMemAlloc(&list, sizeof boxes));
+	for (int i = 0; i < 2; i++) {
+		CK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+		CK(cuMemAlloc(&boxes[i], 24));
+		CK(cuMemAlloc(&mine[i], 8));
+		CK(cuMemAlloc(&sum[i], 8));
+		CK(cuMemsetD8(boxes[i], 0, 24));
+		CK(cuMemsetD8(sum[i], 0, 8));
+		CK(cuMemcpyHtoD(mine[i], (uint64_t[]){i ? 1000 : 1}, 8));
+	}
+	CK(cuMemcpyHtoD(list, boxes, sizeof boxes));
+	for (uint32_t round = 1; round <= 3; round++) {
+		uint32_t first = round % 2, second = !first;
+		CK(launch(kernel("reduce"), streams[first], (void *[]){&list, &n, &first, &round, &mine[first], &sum[first]}));
+		GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(streams[first]));
+		CK(launch(kernel("reduce"), streams[second], (void *[]){&list, &n, &second, &round, &mine[second], &sum[second]}));
+		for (int i = 0; i < 2; i++) {
+			uint64_t got;
+			CK(cuStreamSynchronize(streams[i]));
+			CK(cuMemcpyDtoH(&got, sum[i], 8));
+			IS(got == 1001 * round);
+		}
+	}
 }
 
 static void copies(void)
@@ -849,7 +934,7 @@ static const struct {
 } cases[] = {
 	{"addresses", addresses}, {"mappings", mappings}, {"faulting", faulting}, {"limits", limits},
 	{"parked", parked},	  {"back", back},	  {"sharing", sharing},	  {"holding", holding},
-	{"streams", streams},	  {"copies", copies},	  {"twofold", twofold},	  {"late", late},
+	{"streams", streams},	  {"apart", apart},	  {"reduce", reduce},	  {"copies", copies},	  {"twofold", twofold},	  {"late", late},
 	{"refused", refused},	  {"pointers", pointers}, {"contexts", contexts}, {"procs", procs},
 	{"digest", digest},	  {"pools", pools},
 };

@@ -68,6 +68,51 @@ static bool run_meet(uint64_t *v)
 	return true;
 }
 
+// await(u32 *p, u32 k): ends when a word of device memory has come to k.
+static bool run_await(uint64_t *v)
+{
+	uint32_t word;
+	return get(v[0], &word, sizeof word) ? word >= (uint32_t)v[1] : ended(false);
+}
+
+// A rank's box, which all ranks have in their memory: what it brings to the last
+// two rounds (the others may still read that of the one before), and which was
+// the last.
+struct box {
+	uint64_t values[2];
+	uint32_t round, unused;
+};
+
+// reduce(u64 *boxes, u32 n, u32 me, u32 round, u64 *mine, u64 *sum): brings a word
+// to a round, waits for those of all n ranks and adds them to sum. boxes has the
+// addresses.
+static bool run_reduce(uint64_t *v)
+{
+	enum { BOXES, N, ME, ROUND, MINE, SUM, BROUGHT };
+	uint64_t addresses[64], value, sum;
+	struct box box;
+	if (v[N] > sizeof addresses / sizeof *addresses || v[ME] >= v[N] || !get(v[BOXES], addresses, v[N] * 8))
+		return ended(false);
+	if (!v[BROUGHT]) {
+		uint64_t slot = addresses[v[ME]] + v[ROUND] % 2 * 8, word = addresses[v[ME]] + offsetof(struct box, round);
+		if (!get(v[MINE], &value, 8) || !put(slot, &value, 8) || !put(word, &v[ROUND], sizeof box.round))
+			return ended(false);
+		v[BROUGHT] = 1;
+	}
+	if (!get(v[SUM], &sum, 8))
+		return ended(false);
+	for (uint64_t i = 0; i < v[N]; i++) {
+		if (!get(addresses[i], &box, sizeof box))
+			return ended(false);
+		if (box.round < (uint32_t)v[ROUND])
+			return false;
+		if (!get(addresses[i], &box, sizeof box)) // the value is older than the round
+			return ended(false);
+		sum += box.values[v[ROUND] % 2];
+	}
+	return ended(put(v[SUM], &sum, 8));
+}
+
 // each calls one for every 64-bit word of device memory, and writes it back.
 static bool each(CUdeviceptr address, uint64_t words, void (*one)(uint64_t *word, uint64_t i, uint64_t *context),
 		 uint64_t *context)
@@ -186,6 +231,8 @@ static const struct CUfunc_st functions[] = {
 	{"add", run_add, (const unsigned char[]){8, 8, 4, 0}},
 	{"spin", run_spin, (const unsigned char[]){8, 0}},
 	{"meet", run_meet, (const unsigned char[]){8, 4, 4, 4, 0}},
+	{"await", run_await, (const unsigned char[]){8, 4, 0}},
+	{"reduce", run_reduce, (const unsigned char[]){8, 4, 4, 4, 8, 8, 0}},
 	{"fill", run_fill, (const unsigned char[]){8, 8, 8, 0}},
 	{"step", run_step, (const unsigned char[]){8, 8, 0}},
 	{"sum", run_sum, (const unsigned char[]){8, 8, 8, 0}},

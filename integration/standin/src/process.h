@@ -21,7 +21,7 @@ enum {
 	MAX_STREAMS = 256,
 	MAX_EVENTS = 4096,
 	MAX_POOLS = 64,
-	MAX_WORK = 256,
+	MAX_WORK = 1024,
 };
 
 // What an address can be. Memory of the last three kinds is the process's own.
@@ -69,6 +69,7 @@ struct CUstream_st {
 	struct CUctx_st *context; // NULL: free slot
 	unsigned long long id;    // never used twice
 	unsigned last;            // what process.launched was after its last work
+	bool alone;               // CU_STREAM_NON_BLOCKING
 };
 
 struct CUmemPoolHandle_st {
@@ -91,12 +92,14 @@ struct CUfunc_st {
 	const unsigned char *sizes;    // of the parameters, ends with 0
 };
 
-// Work runs in order, that of all streams in one queue.
+// Work of one stream runs in the order in which it was launched.
 struct work {
 	bool (*run)(uint64_t *params); // false: not finished yet
 	uint64_t params[8];
 	int gpu;
 	uint64_t ready_ms; // not before; 0: at once
+	CUstream stream;   // NULL: the default one, which waits for those that are not alone, and they for it
+	bool alone, done;
 };
 
 struct device {
@@ -132,7 +135,7 @@ struct process {
 	unsigned long long stream_ids;
 	struct CUevent_st events[MAX_EVENTS];
 	struct work work[MAX_WORK]; // launched and not finished, a ring
-	unsigned first, launched;
+	unsigned first, launched; // all before first is done
 	int working_gpu; // of the work that is being done
 	bool pumping;    // a thread looks after launched work
 };
@@ -242,14 +245,17 @@ CUresult memory_restore(void);
 void memory_unmapped(struct memory *m);
 
 // work_add appends work, waiting for room; it starts at once if nothing is
-// before it. last becomes its place in the queue. work_wait waits until what was launched up to a point is done,
-// work_done tells whether it is.
+// before it. last becomes its place in the queue. work_wait waits until what is
+// at a place is done, work_done tells whether it is.
 CUresult work_add(const struct work *w, CUstream stream, unsigned *last);
 CUresult work_wait(unsigned last);
 bool work_done(unsigned last);
 
 // stream_gpu is the GPU that a stream is of, or -1.
 int stream_gpu(CUstream stream);
+
+// stream_wait waits for all that was launched into a stream.
+CUresult stream_wait(CUstream stream);
 
 // stream_known tells whether it is a stream; stream_drop ends those of a context.
 bool stream_known(CUstream stream);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The forms of calls for which no stream means the thread's own. There is one
-// queue for all streams, so they do what the others do.
+// The forms of calls for which no stream means the thread's own, which is the
+// default one here: they do what the others do.
 #include <cuda.h>
 
 #define SAME(suffix, name, parameters, arguments)                                           \

@@ -1,31 +1,61 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Launched work, streams and events. There is one queue: what is launched is
-// done in the order in which it was launched, whatever the stream. It advances
-// whenever somebody looks: at every later call and while a lock waits for it.
+// Launched work, streams and events. All work is in one queue, from which each
+// stream takes its own in order. It advances whenever somebody looks: at every
+// later call and while a lock waits for it.
 #include <signal.h>
 #include <time.h>
 
 #include "process.h"
 
+static struct work *work_at(unsigned place)
+{
+	return &process.work[place % MAX_WORK];
+}
+
+// The streams that have work which is not done, in one walk through the queue.
+struct pending {
+	bool streams[MAX_STREAMS];
+	bool standard, together; // the default one, and any that is not alone
+};
+
+static bool waits(const struct pending *p, const struct work *w)
+{
+	if (!w->stream)
+		return p->standard || p->together;
+	return p->streams[w->stream - process.streams] || (!w->alone && p->standard);
+}
+
+static void note(struct pending *p, const struct work *w)
+{
+	if (!w->stream)
+		p->standard = true;
+	else
+		p->streams[w->stream - process.streams] = true;
+	p->together = p->together || (w->stream && !w->alone);
+}
+
 bool work_advance(void)
 {
-	while (process.first != process.launched) {
-		struct work *w = &process.work[process.first % MAX_WORK];
-		if (w->ready_ms && now_ms() < w->ready_ms)
-			return false;
+	struct pending pending = {0};
+	for (unsigned i = process.first; i != process.launched; i++) {
+		struct work *w = work_at(i);
+		if (w->done)
+			continue;
 		process.working_gpu = w->gpu;
-		if (!w->run(w->params))
-			return false;
-		process.first++;
+		w->done = !waits(&pending, w) && (!w->ready_ms || now_ms() >= w->ready_ms) && w->run(w->params);
+		if (!w->done)
+			note(&pending, w);
 	}
-	return true;
+	while (process.first != process.launched && work_at(process.first)->done)
+		process.first++;
+	return process.first == process.launched;
 }
 
 bool work_done(unsigned last)
 {
-	return (int)(process.first - last) >= 0;
+	return (int)(process.first - last) >= 0 || work_at(last - 1)->done;
 }
 
 static bool ordinary(CUstream stream)
@@ -65,6 +95,9 @@ static CUresult try_add(const struct work *w, CUstream stream, unsigned *last)
 	struct work *slot = &process.work[process.launched % MAX_WORK];
 	*slot = *w;
 	slot->gpu = stream_gpu(stream);
+	slot->stream = ordinary(stream) ? stream : NULL;
+	slot->alone = slot->stream && stream->alone;
+	slot->done = false;
 	process.launched++;
 	if (ordinary(stream))
 		stream->last = process.launched;
@@ -108,7 +141,9 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
 		struct CUstream_st *s = &process.streams[i];
 		if (s->context)
 			continue;
-		*s = (struct CUstream_st){.context = context_current(), .last = process.first, .id = ++process.stream_ids};
+		*s = (struct CUstream_st){
+			.context = context_current(), .last = process.first, .id = ++process.stream_ids, .alone = flags & CU_STREAM_NON_BLOCKING,
+		};
 		*stream = s;
 		return CUDA_SUCCESS;
 	}
@@ -175,6 +210,14 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 	return CUDA_SUCCESS;
 }
 
+// What the default stream waits for is at many places, so something is put behind
+// them.
+static bool run_nothing(uint64_t *v)
+{
+	(void)v;
+	return true;
+}
+
 static CUresult stream_last(CUstream stream, unsigned *last)
 {
 	ENTER();
@@ -182,7 +225,30 @@ static CUresult stream_last(CUstream stream, unsigned *last)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!ordinary(stream) && context_gpu() < 0)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*last = ordinary(stream) ? stream->last : process.launched;
+	*last = ordinary(stream) ? stream->last : process.first;
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_end(CUstream stream, unsigned *last)
+{
+	struct work nothing = {.run = run_nothing};
+	CUresult r = stream_last(stream, last);
+	return r == CUDA_SUCCESS && !ordinary(stream) ? work_add(&nothing, stream, last) : r;
+}
+
+CUresult stream_wait(CUstream stream)
+{
+	unsigned last;
+	CUresult r = stream_end(stream, &last);
+	return r == CUDA_SUCCESS ? work_wait(last) : r;
+}
+
+static CUresult query_default(void)
+{
+	ENTER();
+	for (unsigned i = process.first; i != process.launched; i++)
+		if (!work_at(i)->done && !work_at(i)->alone)
+			return CUDA_ERROR_NOT_READY;
 	return CUDA_SUCCESS;
 }
 
@@ -190,14 +256,14 @@ CUresult cuStreamQuery(CUstream stream)
 {
 	unsigned last;
 	CUresult r = stream_last(stream, &last);
-	return r == CUDA_SUCCESS ? query(last) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	return ordinary(stream) ? query(last) : query_default();
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	unsigned last;
-	CUresult r = stream_last(stream, &last);
-	return r == CUDA_SUCCESS ? work_wait(last) : r;
+	return stream_wait(stream);
 }
 
 // Values of host memory that streams write and wait for.
@@ -251,13 +317,26 @@ static bool event_known(CUevent event)
 	return event >= process.events && event < process.events + MAX_EVENTS && event->used;
 }
 
-// One queue: what comes later in any stream waits already.
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+static bool run_wait(uint64_t *v)
+{
+	return work_done((unsigned)v[0]);
+}
+
+static CUresult check_wait(CUstream stream, CUevent event, unsigned *last)
 {
 	ENTER();
-	if (flags > 1)
-		return CUDA_ERROR_INVALID_VALUE;
-	return stream_known(stream) && event_known(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	if (!stream_known(stream) || !event_known(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*last = event->last;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+	unsigned last = 0;
+	CUresult r = flags > 1 ? CUDA_ERROR_INVALID_VALUE : check_wait(stream, event, &last);
+	struct work w = {.run = run_wait, .params = {last}};
+	return r == CUDA_SUCCESS ? work_add(&w, stream, NULL) : r;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
