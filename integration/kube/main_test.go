@@ -115,7 +115,8 @@ func on(t *testing.T, s setup, test func(ctx context.Context, t *testing.T, n *n
 	if runtime := os.Getenv("HETGPU_TEST_RUNTIME"); runtime != "" && runtime != ours {
 		t.Skipf("%s is under test, and this is about our own", runtime)
 	}
-	n, err := theNode(context.Background(), s)
+	// It outlives the test.
+	n, err := theNode(context.WithoutCancel(t.Context()), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,7 @@ func managed(im containerd.Image) error {
 func (n *node) stop(ctx context.Context) error {
 	var err error
 	if n.Kubelet != nil {
-		err = n.Kubelet.Stop(ctx)
+		err = n.Stop(ctx)
 	}
 	return errors.Join(err, n.d.Stop(ctx))
 }

@@ -65,7 +65,7 @@ spec:
 		if !strings.HasPrefix(pod.Status.PodIP, "10.203.") {
 			t.Errorf("the pod's address is %q", pod.Status.PodIP)
 		}
-		n.waitLog(ctx, t, "runs", "main", "prepared\nbeside\n"+testbed.PodName("runs")+"\n")
+		n.waitLog(ctx, t, "prepared\nbeside\n"+testbed.PodName("runs")+"\n")
 		if out, err := n.Exec(ctx, "runs", "main", "cat", "/www/index.html"); err != nil || out != "ready\n" {
 			t.Errorf("exec: %q, %v", out, err)
 		}
@@ -73,10 +73,10 @@ spec:
 		if shims, err := n.shims(); err != nil || shims != 1 {
 			t.Errorf("%d shims for one pod, %v", shims, err)
 		}
-		if limit := n.memoryLimit(ctx, t, "runs", "main"); limit != 64<<20 {
+		if limit := n.memoryLimit(ctx, t); limit != 64<<20 {
 			t.Errorf("its limit of memory is %d", limit)
 		}
-		if used := n.memoryUsed(ctx, t, "runs", "main"); used == 0 || used > 64<<20 {
+		if used := n.memoryUsed(ctx, t, "runs"); used == 0 || used > 64<<20 {
 			t.Errorf("it uses %d bytes of memory", used)
 		}
 	})
@@ -147,11 +147,11 @@ func ready(containers ...string) func(*testbed.Pod) error {
 	}
 }
 
-// waitLog waits until a container has written a text.
-func (n *node) waitLog(ctx context.Context, t *testing.T, pod, container, want string) {
+// waitLog waits until the container of TestKubeRuns has written a text.
+func (n *node) waitLog(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	err := n.Eventually(ctx, "it has written "+want, func() error {
-		log, err := n.Logs(ctx, pod, container)
+		log, err := n.Logs(ctx, "runs", "main")
 		if err == nil && !strings.Contains(log, want) {
 			err = fmt.Errorf("it wrote %q", log)
 		}
@@ -174,8 +174,8 @@ func (n *node) shims() (int, error) {
 	return count, err
 }
 
-// summary asks for the kubelet's statistics of a container.
-func (n *node) summary(ctx context.Context, pod, container string) (used uint64, err error) {
+// summary asks for the kubelet's statistics of a pod's main container.
+func (n *node) summary(ctx context.Context, pod string) (used uint64, err error) {
 	body, err := n.Get(ctx, "/stats/summary")
 	if err != nil {
 		return 0, err
@@ -194,7 +194,7 @@ func (n *node) summary(ctx context.Context, pod, container string) (used uint64,
 	}
 	for _, p := range summary.Pods {
 		for _, c := range p.Containers {
-			if p.PodRef.Name == testbed.PodName(pod) && c.Name == container && c.Memory.WorkingSetBytes > 0 {
+			if p.PodRef.Name == testbed.PodName(pod) && c.Name == "main" && c.Memory.WorkingSetBytes > 0 {
 				return c.Memory.WorkingSetBytes, nil
 			}
 		}
@@ -203,10 +203,10 @@ func (n *node) summary(ctx context.Context, pod, container string) (used uint64,
 }
 
 // memoryUsed waits for the kubelet's statistics.
-func (n *node) memoryUsed(ctx context.Context, t *testing.T, pod, container string) (used uint64) {
+func (n *node) memoryUsed(ctx context.Context, t *testing.T, pod string) (used uint64) {
 	t.Helper()
 	err := n.Eventually(ctx, "there are statistics", func() (err error) {
-		used, err = n.summary(ctx, pod, container)
+		used, err = n.summary(ctx, pod)
 		return err
 	})
 	if err != nil {
@@ -215,11 +215,11 @@ func (n *node) memoryUsed(ctx context.Context, t *testing.T, pod, container stri
 	return used
 }
 
-// memoryLimit is what the container's cgroup has.
-func (n *node) memoryLimit(ctx context.Context, t *testing.T, pod, container string) (limit uint64) {
+// memoryLimit is what the cgroup of TestKubeRuns's container has.
+func (n *node) memoryLimit(ctx context.Context, t *testing.T) (limit uint64) {
 	t.Helper()
 	for _, file := range []string{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"} {
-		out, err := n.Exec(ctx, pod, container, "cat", file)
+		out, err := n.Exec(ctx, "runs", "main", "cat", file)
 		if err != nil {
 			continue
 		}

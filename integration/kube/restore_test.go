@@ -57,7 +57,7 @@ func TestKubeRestore(t *testing.T) {
 		if out, err := n.Exec(ctx, "after", "main", "cat", "/proc/1/root/etc/pod/job"); err != nil || out != "after" {
 			t.Errorf("the label that the restored process sees: %q, %v", out, err)
 		}
-		if used := n.memoryUsed(ctx, t, "after", "main"); used == 0 {
+		if used := n.memoryUsed(ctx, t, "after"); used == 0 {
 			t.Error("no statistics")
 		}
 		// Nothing is left of what was unpacked.
@@ -80,7 +80,7 @@ func (n *node) expectNotStarted(ctx context.Context, t *testing.T, pod, reason s
 	_, err := n.WaitPod(ctx, pod, func(p *testbed.Pod) error {
 		c := p.Container("main")
 		if c.State.Running != nil {
-			return testbed.Permanent(fmt.Errorf("it runs"))
+			return testbed.Permanent(errors.New("it runs"))
 		}
 		for _, s := range []testbed.ContainerState{c.State, c.LastState} {
 			if s.Terminated != nil && s.Terminated.Reason == "StartError" {

@@ -125,22 +125,22 @@ func entry(name string) tar.Header {
 }
 
 // pack makes an archive.
-func pack(t testing.TB, entries ...tar.Header) []byte {
-	t.Helper()
+func pack(tb testing.TB, entries ...tar.Header) []byte {
+	tb.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, h := range entries {
 		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if h.Typeflag == tar.TypeReg {
 			if _, err := w.Write([]byte(h.Name)[:h.Size]); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out.Bytes()
 }
@@ -166,8 +166,11 @@ func TestUnpack(t *testing.T) {
 		"a link":        {with(tar.Header{Typeflag: tar.TypeSymlink, Name: "checkpoint/core-1.img", Linkname: "/etc/shadow"}), ErrArchive, nil},
 		"a hard link":   {with(tar.Header{Typeflag: tar.TypeLink, Name: "checkpoint/core-1.img", Linkname: "spec.dump"}), ErrArchive, nil},
 		"a device":      {with(tar.Header{Typeflag: tar.TypeChar, Name: "checkpoint/core-1.img"}), ErrArchive, nil},
-		"a linked directory": {[]tar.Header{{Typeflag: tar.TypeSymlink, Name: "checkpoint", Linkname: "/etc"}, entry("checkpoint/core-1.img")},
-			nil, []string{"checkpoint/core-1.img"}},
+		"a linked directory": {
+			[]tar.Header{{Typeflag: tar.TypeSymlink, Name: "checkpoint", Linkname: "/etc"}, entry("checkpoint/core-1.img")},
+			nil,
+			[]string{"checkpoint/core-1.img"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -188,8 +191,8 @@ func TestUnpack(t *testing.T) {
 }
 
 // tree lists the files below a directory, which are root's alone.
-func tree(t testing.TB, dir string) (files []string) {
-	t.Helper()
+func tree(tb testing.TB, dir string) (files []string) {
+	tb.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -199,20 +202,20 @@ func tree(t testing.TB, dir string) (files []string) {
 			return err
 		}
 		if info.Mode().Perm()&0o077 != 0 || rootsAlone(path, info) != nil {
-			t.Errorf("%s is %v", path, info.Mode())
+			tb.Errorf("%s is %v", path, info.Mode())
 		}
 		if !d.IsDir() {
 			name, err := filepath.Rel(dir, path)
 			files = append(files, name)
 			if !info.Mode().IsRegular() {
-				t.Errorf("%s is %v", path, info.Mode())
+				tb.Errorf("%s is %v", path, info.Mode())
 			}
 			return err
 		}
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return files
 }
