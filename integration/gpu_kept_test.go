@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -316,7 +317,7 @@ func TestFaultsKeptRestore(t *testing.T) {
 	otherGPU.opts = []oci.SpecOpts{d.withProgram, d.withRealLibrary, d.withGPUs(1), annotated("io.hetgpu.engine", "split")}
 	h, withHook := newHook(t)
 	hooked := s
-	hooked.opts = append(hooked.opts[:len(hooked.opts):len(hooked.opts)], withHook)
+	hooked.opts = append(slices.Clip(hooked.opts), withHook)
 	for name, tc := range map[string]struct {
 		spec   spec
 		change func(t *testing.T, dir string)
@@ -451,7 +452,7 @@ func TestFaultsKept(t *testing.T) {
 				}
 			}
 		}, says: []string{"gpu-keep", "start a keeper"}},
-		"the keeper is killed": {during: func(t *testing.T, p *patient) {
+		"the keeper is killed": {during: func(t *testing.T, _ *patient) {
 			t.Helper()
 			for _, k := range d.waitKeeper(ctx, t) {
 				if err := syscall.Kill(k.PID, syscall.SIGKILL); err != nil {
@@ -459,7 +460,7 @@ func TestFaultsKept(t *testing.T) {
 				}
 			}
 		}, says: []string{"gpu-keep", "has ended"}},
-		"the keeper hangs": {during: func(t *testing.T, p *patient) {
+		"the keeper hangs": {during: func(t *testing.T, _ *patient) {
 			t.Helper()
 			for _, k := range d.waitKeeper(ctx, t) {
 				if err := syscall.Kill(k.PID, syscall.SIGSTOP); err != nil {
@@ -468,7 +469,7 @@ func TestFaultsKept(t *testing.T) {
 				t.Cleanup(func() { _ = syscall.Kill(k.PID, syscall.SIGCONT) })
 			}
 		}, says: []string{"gpu-keep", "no answer within"}},
-		"CRIU is killed": {during: func(t *testing.T, p *patient) {
+		"CRIU is killed": {during: func(t *testing.T, _ *patient) {
 			t.Helper()
 			d.waitKeeper(ctx, t)
 			h.at(t, "post-dump", hookKillsCRIU)

@@ -90,9 +90,9 @@ func (i *identity) differs(is *identity) (found []string) {
 }
 
 // namespaces lists them, and tells the container's own from those that it joins.
-func (i *identity) namespaces() []string {
+func (was *identity) namespaces() []string {
 	var list []string
-	for _, ns := range i.Linux.Namespaces {
+	for _, ns := range was.Linux.Namespaces {
 		kind := "own "
 		if ns.Path != "" {
 			kind = "shared "
@@ -125,19 +125,19 @@ func (i *identity) exceeds(is *identity) (found []string) {
 }
 
 // capabilities are all that the processes may have.
-func (i *identity) capabilities() []string {
-	c := i.Process.Capabilities
+func (was *identity) capabilities() []string {
+	c := was.Process.Capabilities
 	if c == nil {
 		return nil
 	}
 	return slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient)
 }
 
-func (i *identity) bounding() []string {
-	if i.Process.Capabilities == nil {
+func (was *identity) bounding() []string {
+	if was.Process.Capabilities == nil {
 		return nil
 	}
-	return i.Process.Capabilities.Bounding
+	return was.Process.Capabilities.Bounding
 }
 
 // mountsDiffer lists mounts that only one of them has. The processes see those
@@ -152,9 +152,9 @@ func (i *identity) mountsDiffer(is *identity) (found []string) {
 	return found
 }
 
-func (i *identity) mountPoints() []string {
+func (was *identity) mountPoints() []string {
 	var points []string
-	for _, m := range i.Mounts {
+	for _, m := range was.Mounts {
 		if !ofDriver(m.Destination) {
 			points = append(points, filepath.Clean(m.Destination))
 		}

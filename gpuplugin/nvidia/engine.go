@@ -187,7 +187,7 @@ func (e *Engine) Resume(ctx context.Context, procs []gpuplugin.Process, devices 
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return errors.Join(each(ctx, inState(procs, gpuplugin.StateRunning), "unlock", func(ctx context.Context, p gpuplugin.Process) error {
+	return errors.Join(each(ctx, running(procs), "unlock", func(ctx context.Context, p gpuplugin.Process) error {
 		ctx, cancel := e.outlive(ctx, e.cfg.stepTimeout)
 		defer cancel()
 		return e.driver.Unlock(ctx, p.PID)

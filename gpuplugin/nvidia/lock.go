@@ -35,7 +35,7 @@ const (
 // that failed all go on for a moment: sooner or later a try falls between two
 // collectives.
 func (e *Engine) Lock(ctx context.Context, procs []gpuplugin.Process) error {
-	todo := inState(procs, gpuplugin.StateRunning)
+	todo := running(procs)
 	if len(todo) == 0 {
 		return nil
 	}
@@ -171,10 +171,10 @@ func allEnded(errs []error) bool {
 	return true
 }
 
-func inState(procs []gpuplugin.Process, state gpuplugin.State) []gpuplugin.Process {
+func running(procs []gpuplugin.Process) []gpuplugin.Process {
 	var out []gpuplugin.Process
 	for _, p := range procs {
-		if p.State == state {
+		if p.State == gpuplugin.StateRunning {
 			out = append(out, p)
 		}
 	}

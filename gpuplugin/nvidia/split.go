@@ -217,7 +217,7 @@ func (s *SplitEngine) lockOnce(ctx context.Context, procs []gpuplugin.Process, t
 	if errs := hold(ctx, open, timeout); len(errs) > 0 {
 		return errs
 	}
-	return s.driver.lockOnce(ctx, inState(served(procs), gpuplugin.StateRunning), within(ctx, timeout))
+	return s.driver.lockOnce(ctx, running(served(procs)), within(ctx, timeout))
 }
 
 // hold holds each process by itself, and succeeds between two collectives.

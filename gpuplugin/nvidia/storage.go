@@ -306,7 +306,7 @@ func (s *StorageEngine) Resume(ctx context.Context, procs []gpuplugin.Process, d
 	if err := s.driverEngine.Resume(ctx, unsplit(procs), devices); err != nil {
 		return err
 	}
-	return errors.Join(each(ctx, inState(splitOf(procs), gpuplugin.StateRunning), "unlock", func(ctx context.Context, p gpuplugin.Process) error {
+	return errors.Join(each(ctx, running(splitOf(procs)), "unlock", func(ctx context.Context, p gpuplugin.Process) error {
 		ctx, cancel := s.outlive(ctx, s.cfg.stepTimeout)
 		defer cancel()
 		return s.driver.Unlock(ctx, p.PID)
