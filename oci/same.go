@@ -63,7 +63,7 @@ func (s *Spec) Takes(saved []byte) error {
 }
 
 // differs lists what would be another container's.
-func (i *identity) differs(is *identity) (found []string) {
+func (was *identity) differs(is *identity) (found []string) {
 	compare := func(what string, was, is any) {
 		if !reflect.DeepEqual(was, is) {
 			found = append(found, fmt.Sprintf("%s is %v, and was %v", what, is, was))
@@ -74,18 +74,18 @@ func (i *identity) differs(is *identity) (found []string) {
 		{annotationSandboxNamespace, "the Kubernetes namespace"},
 		{annotationImageName, "the image"},
 	} {
-		was, known := i.Annotations[a.key]
+		was, known := was.Annotations[a.key]
 		is, wanted := is.Annotations[a.key]
 		if known && wanted {
 			compare(a.what, was, is)
 		}
 	}
-	compare("the command", i.Process.Args, is.Process.Args)
-	compare("the use of a terminal", i.Process.Terminal, is.Process.Terminal)
-	compare("the user", i.Process.User.UID, is.Process.User.UID)
-	compare("the group", i.Process.User.GID, is.Process.User.GID)
-	compare("the AppArmor profile", i.Process.ApparmorProfile, is.Process.ApparmorProfile)
-	compare("the namespaces", i.namespaces(), is.namespaces())
+	compare("the command", was.Process.Args, is.Process.Args)
+	compare("the use of a terminal", was.Process.Terminal, is.Process.Terminal)
+	compare("the user", was.Process.User.UID, is.Process.User.UID)
+	compare("the group", was.Process.User.GID, is.Process.User.GID)
+	compare("the AppArmor profile", was.Process.ApparmorProfile, is.Process.ApparmorProfile)
+	compare("the namespaces", was.namespaces(), is.namespaces())
 	return found
 }
 
@@ -105,20 +105,20 @@ func (was *identity) namespaces() []string {
 
 // exceeds lists the rights that the processes would keep and the new container
 // does not give.
-func (i *identity) exceeds(is *identity) (found []string) {
-	if extra := minus(i.capabilities(), is.bounding()); len(extra) > 0 {
+func (was *identity) exceeds(is *identity) (found []string) {
+	if extra := minus(was.capabilities(), is.bounding()); len(extra) > 0 {
 		found = append(found, "it had capabilities that the container has not: "+strings.Join(extra, ", "))
 	}
-	if is.Process.NoNewPrivileges && !i.Process.NoNewPrivileges {
+	if is.Process.NoNewPrivileges && !was.Process.NoNewPrivileges {
 		found = append(found, "it could gain privileges, and the container must not")
 	}
-	if is.Linux.Seccomp != nil && !reflect.DeepEqual(i.Linux.Seccomp, is.Linux.Seccomp) {
+	if is.Linux.Seccomp != nil && !reflect.DeepEqual(was.Linux.Seccomp, is.Linux.Seccomp) {
 		found = append(found, "it had another seccomp profile")
 	}
-	if missing := minus(is.Linux.MaskedPaths, i.Linux.MaskedPaths); len(missing) > 0 {
+	if missing := minus(is.Linux.MaskedPaths, was.Linux.MaskedPaths); len(missing) > 0 {
 		found = append(found, "it saw paths that are masked in the container: "+strings.Join(missing, ", "))
 	}
-	if missing := minus(is.Linux.ReadonlyPaths, i.Linux.ReadonlyPaths); len(missing) > 0 {
+	if missing := minus(is.Linux.ReadonlyPaths, was.Linux.ReadonlyPaths); len(missing) > 0 {
 		found = append(found, "it could write to paths that are read-only in the container: "+strings.Join(missing, ", "))
 	}
 	return found
@@ -142,11 +142,11 @@ func (was *identity) bounding() []string {
 
 // mountsDiffer lists mounts that only one of them has. The processes see those
 // that were saved, each with the source that the new container has for it.
-func (i *identity) mountsDiffer(is *identity) (found []string) {
-	if missing := minus(i.mountPoints(), is.mountPoints()); len(missing) > 0 {
+func (was *identity) mountsDiffer(is *identity) (found []string) {
+	if missing := minus(was.mountPoints(), is.mountPoints()); len(missing) > 0 {
 		found = append(found, "the container has no mount at "+strings.Join(missing, ", "))
 	}
-	if extra := minus(is.mountPoints(), i.mountPoints()); len(extra) > 0 {
+	if extra := minus(is.mountPoints(), was.mountPoints()); len(extra) > 0 {
 		found = append(found, "the saved one had no mount at "+strings.Join(extra, ", "))
 	}
 	return found
