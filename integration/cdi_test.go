@@ -434,8 +434,8 @@ func TestCDINerdctl(t *testing.T) {
 				t.Errorf("no process listens in the control directory of %q (%v)", bundles, err)
 			}
 			if runtime != stockRuntime {
-				d.nerdctl(ctx, t, "checkpoint", "create", "--leave-running", id, "one-"+id)
-				expectSplit(t, filepath.Join(d.Dir, "nerdctl", "checkpoints", "one-"+id))
+				d.nerdctl(ctx, t, "checkpoint", "create", "--leave-running", id, "cdi-"+id)
+				expectSplit(t, filepath.Join(d.Dir, "nerdctl", "checkpoints", "cdi-"+id))
 			}
 			remove()
 			if _, err := os.Lstat(bundles[0]); !errors.Is(err, fs.ErrNotExist) {

@@ -316,7 +316,11 @@ func (s *SplitEngine) Resume(ctx context.Context, procs []gpuplugin.Process, dev
 
 func (s *SplitEngine) unpark(ctx context.Context, p gpuplugin.Process) error {
 	start := time.Now()
-	err := unlessGone(s.mover.Unpark(ctx, s.dir, p.PID, s.parcel(p)))
+	err := s.mover.Unpark(ctx, s.dir, p.PID, s.parcel(p))
+	// What a keeper lends is there once: it has to come to all or to none.
+	if !s.borrows() {
+		err = unlessGone(err)
+	}
 	s.driver.trace(ctx, p.PID, "unpark", start)
 	if err == nil {
 		s.back(p)

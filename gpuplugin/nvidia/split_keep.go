@@ -102,6 +102,13 @@ func (s *SplitEngine) Fetch(ctx context.Context, kept gpuplugin.Kept, procs []gp
 	return fetched.Bytes, nil
 }
 
+// borrows tells whether memory is a keeper's until the processes go on.
+func (s *SplitEngine) borrows() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lender != ""
+}
+
 // spend has the keeper let go of what the processes, which are about to go on,
 // were given. What only the driver saved goes on before.
 func (s *SplitEngine) spend(ctx context.Context, procs []gpuplugin.Process) error {
