@@ -239,9 +239,9 @@ func TestGPUShortStopParent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What a call was at when it was paused may be new.
+		// What calls were at when they were paused may be new.
 		if whole.ReusedBytes != 0 || m.Memory == nil || m.Memory.ReusedBytes != part.ReusedBytes ||
-			part.ReusedBytes < m.Memory.Bytes/2 || m.Memory.StoredBytes > m.Memory.Bytes/4 || !m.Options.Incremental {
+			part.ReusedBytes < m.Memory.Bytes/2 || part.Bytes >= whole.Bytes || !m.Options.Incremental {
 			t.Errorf("reused %d and %d bytes; %+v", whole.ReusedBytes, part.ReusedBytes, m.Memory)
 		}
 		t.Logf("%d bytes, then %d: %+v", whole.Bytes, part.Bytes, m.Memory)
