@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/log"
-	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -357,23 +356,14 @@ func (s *SplitEngine) unlock(ctx context.Context, p gpuplugin.Process) error {
 // Copy copies what is parked within the devices, and tells whether there was
 // room: then the processes can have theirs back before it is saved.
 func (s *SplitEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error) {
-	done, err := s.mover.Duplicate(ctx, s.parcelsOf(procs))
-	if err != nil {
-		return false, fmt.Errorf("copy device memory on the device: %w", explained(err))
-	}
-	return done, nil
+	return duplicate(ctx, s.mover, s.parcelsOf(procs))
 }
 
 // Save writes what was parked, or the copy of it, to files in dir, and returns
 // when they are on disk. What is in those of parent, if that is not "", is left
 // there. On error it has left none.
 func (s *SplitEngine) Save(ctx context.Context, dir, parent string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
-	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs), Parent: parent})
-	if err != nil {
-		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", explained(err))
-	}
-	trace(ctx, saved.Phases)
-	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored}, nil
+	return save(ctx, s.mover, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs), Parent: parent})
 }
 
 // Bound says that device memory stays where it is when Suspend has come and gone.
@@ -405,16 +395,10 @@ func (s *SplitEngine) Load(ctx context.Context, dir string, procs []gpuplugin.Pr
 func (s *SplitEngine) Drop(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.closeKeeper()) }()
 	s.mu.Lock()
-	names := make([]string, 0, len(s.parcels))
-	for name := range s.parcels {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(s.parcels))
 	s.mu.Unlock()
-	if len(names) == 0 {
-		return nil
-	}
-	if err := s.mover.Drop(ctx, names); err != nil && !errors.Is(err, gpuplugin.ErrUnavailable) {
-		return fmt.Errorf("free the device memory of the snapshot: %w", err)
+	if err := drop(ctx, s.mover, names); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -423,35 +407,10 @@ func (s *SplitEngine) Drop(ctx context.Context) (err error) {
 	return nil
 }
 
-// explained puts an error of the mover into the words that callers tell apart.
-func explained(err error) error {
-	for theirs, ours := range map[error]error{
-		helperapi.ErrNoSpace:        unix.ENOSPC,
-		helperapi.ErrNoDeviceMemory: gpuplugin.ErrIncompatible,
-		helperapi.ErrDamaged:        gpuplugin.ErrDamaged,
-	} {
-		if errors.Is(err, theirs) {
-			return fmt.Errorf("%w: %w", ours, err)
-		}
-	}
-	return err
-}
-
-func trace(ctx context.Context, phases []MovePhase) {
-	for _, p := range phases {
-		log.G(ctx).Debugf("device memory: %s took %v", p.Name, p.Duration)
-	}
-}
-
-// parcel is the name of a process's memory while it is not the process's.
-func (s *SplitEngine) parcel(p gpuplugin.Process) string { return s.name + "/" + p.Key }
+func (s *SplitEngine) parcel(p gpuplugin.Process) string { return parcelName(s.name, p) }
 
 func (s *SplitEngine) parcelsOf(procs []gpuplugin.Process) []string {
-	var names []string
-	for _, p := range splitOf(procs) {
-		names = append(names, s.parcel(p))
-	}
-	return names
+	return parcelNames(s.name, procs)
 }
 
 func splitOf(procs []gpuplugin.Process) []gpuplugin.Process {

@@ -24,6 +24,7 @@ import (
 // run the library and 4 does not.
 type splitWorld struct {
 	*gputest.Machine
+	stopping
 	lib *gputest.Library
 	e   *nvidia.SplitEngine
 }
@@ -33,13 +34,25 @@ func newSplitWorld(t *testing.T, opts ...nvidia.Option) *splitWorld {
 	m, driver, _ := four(t, append([]nvidia.Option{nvidia.WithUndoTimeout(5 * time.Second)}, opts...)...)
 	lib := gputest.NewLibrary(m)
 	lib.Join(1, 2, 3)
-	return &splitWorld{m, lib, nvidia.NewSplitEngine(driver, lib, lib.Keepers(), "/control", "c")}
+	e := nvidia.NewSplitEngine(driver, lib, lib.Keepers(), "/control", "c")
+	return &splitWorld{m, stopping{e}, lib, e}
+}
+
+// stopping is what tests of engines that take memory out of processes do with
+// one.
+type stopping struct {
+	engine interface {
+		Processes(ctx context.Context, pids []int) ([]gpuplugin.Process, error)
+		Lock(ctx context.Context, procs []gpuplugin.Process) error
+		Park(ctx context.Context, procs []gpuplugin.Process, devices []gpuplugin.Device) error
+		Suspend(ctx context.Context, procs []gpuplugin.Process) error
+	}
 }
 
 // processes finds them, as an operation does at its beginning.
-func (w *splitWorld) processes(t *testing.T, pids ...int) []gpuplugin.Process {
+func (w stopping) processes(t *testing.T, pids ...int) []gpuplugin.Process {
 	t.Helper()
-	procs, err := w.e.Processes(t.Context(), pids)
+	procs, err := w.engine.Processes(t.Context(), pids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +62,13 @@ func (w *splitWorld) processes(t *testing.T, pids ...int) []gpuplugin.Process {
 	return procs
 }
 
-func (w *splitWorld) park(ctx context.Context, procs []gpuplugin.Process) error {
-	return w.e.Park(ctx, procs, []gpuplugin.Device{gpu0, gpu1})
+func (w stopping) park(ctx context.Context, procs []gpuplugin.Process) error {
+	return w.engine.Park(ctx, procs, []gpuplugin.Device{gpu0, gpu1})
 }
 
-func (w *splitWorld) stop(ctx context.Context, procs []gpuplugin.Process) error {
-	for _, step := range []func(context.Context, []gpuplugin.Process) error{w.e.Lock, w.park, w.e.Suspend} {
+// stop takes the processes to where they would be dumped.
+func (w stopping) stop(ctx context.Context, procs []gpuplugin.Process) error {
+	for _, step := range []func(context.Context, []gpuplugin.Process) error{w.engine.Lock, w.park, w.engine.Suspend} {
 		if err := step(ctx, procs); err != nil {
 			return err
 		}

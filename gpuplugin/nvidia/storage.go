@@ -390,24 +390,19 @@ func (s *StorageEngine) giveBack(ctx context.Context, p gpuplugin.Process) error
 // Copy copies what is mapped within the devices, and tells whether there was
 // room: then the processes need not wait for files.
 func (s *StorageEngine) Copy(ctx context.Context, procs []gpuplugin.Process) (bool, error) {
-	done, err := s.mover.Duplicate(ctx, s.parcelsOf(procs))
-	if err != nil {
-		return false, fmt.Errorf("copy device memory on the device: %w", explained(err))
-	}
-	return done, nil
+	return duplicate(ctx, s.mover, s.parcelsOf(procs))
 }
 
 // Save writes what is mapped, or the copy of it, to files in dir, and returns
 // when they are on disk. What is in those of parent, if that is not "", is left
 // there. On error it has left none.
 func (s *StorageEngine) Save(ctx context.Context, dir, parent string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
-	saved, err := s.mover.Save(ctx, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs), Parent: parent})
+	stored, err := save(ctx, s.mover, SaveRequest{Dir: dir, Parcels: s.parcelsOf(procs), Parent: parent})
 	if err != nil {
-		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", explained(err))
+		return stored, err
 	}
-	trace(ctx, saved.Phases)
 	s.inFiles(dir, procs)
-	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored}, nil
+	return stored, nil
 }
 
 // inFiles notes where the memory of processes is.
@@ -433,10 +428,8 @@ func (s *StorageEngine) Drop(ctx context.Context) error {
 	s.mu.Lock()
 	names := slices.Collect(maps.Keys(s.parcels))
 	s.mu.Unlock()
-	if len(names) > 0 {
-		if err := s.mover.Drop(ctx, names); err != nil && !errors.Is(err, gpuplugin.ErrUnavailable) {
-			return fmt.Errorf("free the device memory of the snapshot: %w", err)
-		}
+	if err := drop(ctx, s.mover, names); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -447,13 +440,8 @@ func (s *StorageEngine) Drop(ctx context.Context) error {
 	return nil
 }
 
-// parcel is the name of a process's memory while it is not the process's.
-func (s *StorageEngine) parcel(p gpuplugin.Process) string { return s.name + "/" + p.Key }
+func (s *StorageEngine) parcel(p gpuplugin.Process) string { return parcelName(s.name, p) }
 
 func (s *StorageEngine) parcelsOf(procs []gpuplugin.Process) []string {
-	var names []string
-	for _, p := range splitOf(procs) {
-		names = append(names, s.parcel(p))
-	}
-	return names
+	return parcelNames(s.name, procs)
 }

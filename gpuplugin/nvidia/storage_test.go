@@ -99,6 +99,7 @@ func pidOf(parcel string) int {
 
 type storageWorld struct {
 	*store
+	stopping
 	e *nvidia.StorageEngine
 }
 
@@ -107,33 +108,8 @@ func newStorageWorld(t *testing.T) *storageWorld {
 	m, driver, _ := four(t, nvidia.WithUndoTimeout(5*time.Second))
 	m.SetAPI(13040)
 	s := &store{Machine: m, has: map[string]bool{}, whole: map[int]bool{}, faults: map[string][]error{}}
-	return &storageWorld{s, nvidia.NewStorageEngineOn(driver, s, "c")}
-}
-
-func (w *storageWorld) processes(t *testing.T, pids ...int) []gpuplugin.Process {
-	t.Helper()
-	procs, err := w.e.Processes(t.Context(), pids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range procs {
-		procs[i].Key = strconv.Itoa(procs[i].PID)
-	}
-	return procs
-}
-
-func (w *storageWorld) park(ctx context.Context, procs []gpuplugin.Process) error {
-	return w.e.Park(ctx, procs, []gpuplugin.Device{gpu0, gpu1})
-}
-
-// stop takes the processes to where they would be dumped.
-func (w *storageWorld) stop(ctx context.Context, procs []gpuplugin.Process) error {
-	for _, step := range []func(context.Context, []gpuplugin.Process) error{w.e.Lock, w.park, w.e.Suspend} {
-		if err := step(ctx, procs); err != nil {
-			return err
-		}
-	}
-	return nil
+	e := nvidia.NewStorageEngineOn(driver, s, "c")
+	return &storageWorld{s, stopping{e}, e}
 }
 
 func TestStorageOrder(t *testing.T) {
