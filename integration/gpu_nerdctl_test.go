@@ -90,6 +90,7 @@ func TestGPUNerdctlCheckpoint(t *testing.T) {
 		t.Errorf("the manifest has processes %v", m.Processes)
 	}
 	last := d.nerdctlTicks(ctx, t, id)
+	d.collectGarbage(ctx, t)
 	d.nerdctl(ctx, t, "start", "--checkpoint", "gpu", id)
 	// No tick is missing or twice in the log, which is one over both lives.
 	d.waitNerdctlTick(ctx, t, id, last+3)
