@@ -143,7 +143,12 @@ type Instr struct {
 	Callees []*Func
 	// CallArgs and CallResults are the caller's variables (space Param).
 	CallArgs, CallResults []*Var
-	Pos                   Pos
+	// Text is PTX's opcode with all modifiers, "ld.global.nc.L1::no_allocate.f32",
+	// where this is one instruction of the program with its operands in PTX's
+	// order; "" where a pass made or changed it. It says what means nothing for
+	// the result, hints for caches, and serves only to print PTX again.
+	Text string
+	Pos  Pos
 }
 
 // Pos is where an instruction comes from.
