@@ -7,7 +7,7 @@
 # then it takes about a second. Two runs at once wait for each other.
 #
 #   hack/setup.sh                everything
-#   hack/setup.sh PART...        packages, criu, runc, containerd, nerdctl, kubelet, cni, checkpointctl, lint, gotestsum
+#   hack/setup.sh PART...        packages, opencl, criu, runc, containerd, nerdctl, kubelet, cni, checkpointctl, lint, gotestsum
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -17,6 +17,15 @@ set -euo pipefail
 # loads the modules that it needs for that.
 PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static musl-tools iptables kmod make git curl)
 
+# What the compiler's tests need: OpenCL on the CPU, and compilers for GPUs of AMD
+# and Intel. clang has to be of the version that wrote AMD's library. Debian 13 has
+# no compiler for Intel's; the tests that need it are skipped there.
+OPENCL_PACKAGES=(pocl-opencl-icd ocl-icd-opencl-dev)
+case $(. /etc/os-release && echo "${VERSION_ID:-}") in
+12) OPENCL_PACKAGES+=(clang-15 lld-15 rocm-device-libs intel-opencl-icd) ;;
+*) OPENCL_PACKAGES+=(clang-17 lld-17 rocm-device-libs-17) ;;
+esac
+
 # A build that hangs must end before CI's patience does.
 DOWNLOAD_TIMEOUT=600
 
@@ -24,9 +33,9 @@ as_root() {
 	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-setup_packages() {
+install_packages() {
 	local missing=() p
-	for p in "${PACKAGES[@]}"; do
+	for p; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
@@ -37,6 +46,9 @@ setup_packages() {
 	as_root timeout "$DOWNLOAD_TIMEOUT" env DEBIAN_FRONTEND=noninteractive \
 		apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
 }
+
+setup_packages() { install_packages "${PACKAGES[@]}"; }
+setup_opencl() { install_packages "${OPENCL_PACKAGES[@]}"; }
 
 # module_dir MODULE VERSION prints the module's directory in the module cache.
 module_dir() {
@@ -239,10 +251,10 @@ setup_checkpointctl() { cached checkpointctl "$CHECKPOINTCTL_VERSION" build_chec
 setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
 setup_gotestsum() { cached gotestsum "$GOTESTSUM_VERSION" build_gotestsum; }
 
-[ $# -gt 0 ] || set -- packages criu runc containerd nerdctl kubelet cni checkpointctl lint gotestsum
+[ $# -gt 0 ] || set -- packages opencl criu runc containerd nerdctl kubelet cni checkpointctl lint gotestsum
 for part; do
 	case $part in
-	packages | criu | runc | containerd | nerdctl | kubelet | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
+	packages | opencl | criu | runc | containerd | nerdctl | kubelet | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
 	*) die "unknown part '$part'" ;;
 	esac
 done
