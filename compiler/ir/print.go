@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ir
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// String returns the module's text form. Parse makes the same module of it; its
+// grammar is in docs/ir.md.
+func (m *Module) String() string {
+	p := &printer{}
+	if m.Target != "" {
+		p.line("target %s", strconv.Quote(m.Target))
+	}
+	for _, f := range m.Files {
+		p.line("file %s", strconv.Quote(f))
+	}
+	for _, v := range m.Vars {
+		p.variable("", v, "@")
+	}
+	for i, f := range m.Funcs {
+		if i > 0 || p.Len() > 0 {
+			p.line("")
+		}
+		p.function(f)
+	}
+	return p.Builder.String()
+}
+
+// String returns the function's text form.
+func (f *Func) String() string {
+	p := &printer{}
+	p.function(f)
+	return p.Builder.String()
+}
+
+// Text returns an instruction of f in the text form.
+func (f *Func) Text(in *Instr) string {
+	p := &printer{f: f, own: ownVars(f)}
+	p.instr(in)
+	return p.Builder.String()
+}
+
+type printer struct {
+	strings.Builder
+	f   *Func
+	own map[*Var]bool
+}
+
+func (p *printer) line(format string, args ...any) {
+	fmt.Fprintf(p, format+"\n", args...)
+}
+
+func (p *printer) variable(indent string, v *Var, sigil string) {
+	p.WriteString(indent + "var " + v.Space.String() + " " + sigil + v.Name)
+	p.sizes(v)
+	if v.Extern {
+		p.WriteString(" extern")
+	}
+	if v.Init != nil {
+		p.WriteString(" = " + strconv.Quote(hex.EncodeToString(v.Init)))
+	}
+	p.WriteString("\n")
+	for _, a := range v.Addresses {
+		p.WriteString(indent + "  address " + strconv.FormatInt(a.Offset, 10))
+		if a.Generic {
+			p.WriteString(" generic")
+		}
+		switch {
+		case a.Var != nil:
+			p.WriteString(" @" + a.Var.Name)
+		case a.Func != nil:
+			p.WriteString(" @" + a.Func.Name)
+		}
+		p.addend(a.Addend)
+		p.WriteString("\n")
+	}
+}
+
+func (p *printer) sizes(v *Var) {
+	fmt.Fprintf(p, " %d align %d", v.Size, v.Align)
+}
+
+func (p *printer) addend(n int64) {
+	if n != 0 {
+		fmt.Fprintf(p, "%+d", n)
+	}
+}
+
+func (p *printer) function(f *Func) {
+	p.f, p.own = f, ownVars(f)
+	word := "func"
+	if f.Kernel {
+		word = "kernel"
+	}
+	p.WriteString(word + " @" + f.Name)
+	p.pos(f.Pos)
+	p.line(" {")
+	p.attrs(&f.Attrs)
+	for _, list := range []struct {
+		word   string
+		params []*Parameter
+	}{{"param", f.Params}, {"result", f.Results}} {
+		for _, v := range list.params {
+			p.WriteString("  " + list.word + " $" + v.Name)
+			p.sizes(&v.Var)
+			if v.Offset != 0 {
+				fmt.Fprintf(p, " at %d", v.Offset)
+			}
+			p.WriteString("\n")
+		}
+	}
+	for _, v := range f.Vars {
+		p.variable("  ", v, "$")
+	}
+	p.registers(f.Regs)
+	for _, b := range f.Blocks {
+		p.line("%s:", b.Name)
+		for _, in := range b.Instrs {
+			p.WriteString("  ")
+			p.instr(in)
+			p.WriteString("\n")
+		}
+	}
+	p.line("}")
+}
+
+func (p *printer) attrs(a *Attrs) {
+	for _, v := range []struct {
+		word string
+		n    [3]uint32
+	}{{"max_threads", a.MaxThreads}, {"req_threads", a.ReqThreads}, {"cluster", a.Cluster}} {
+		if v.n != ([3]uint32{}) {
+			p.line("  %s %d %d %d", v.word, v.n[0], v.n[1], v.n[2])
+		}
+	}
+	if a.MinBlocks != 0 {
+		p.line("  min_blocks %d", a.MinBlocks)
+	}
+	if a.MaxRegs != 0 {
+		p.line("  max_regs %d", a.MaxRegs)
+	}
+}
+
+// regsInLine is how many registers a line declares.
+const regsInLine = 16
+
+func (p *printer) registers(regs []RegInfo) {
+	for i := 0; i < len(regs); {
+		p.WriteString("  reg " + typeWord(regs[i].Type))
+		first := i
+		for ; i < len(regs) && i < first+regsInLine && regs[i].Type == regs[first].Type; i++ {
+			p.WriteString(" %" + regs[i].Name)
+		}
+		p.WriteString("\n")
+	}
+}
+
+func (p *printer) instr(in *Instr) {
+	if in.Guard != NoReg {
+		p.WriteString("@")
+		if in.GuardNot {
+			p.WriteString("!")
+		}
+		p.reg(in.Guard)
+		p.WriteString(" ")
+	}
+	for i, r := range in.Dst {
+		if i > 0 {
+			p.WriteString(", ")
+		}
+		p.reg(r)
+	}
+	if len(in.Dst) > 0 {
+		p.WriteString(" = ")
+	}
+	if in.Op >= numOps {
+		fmt.Fprintf(p, "?%d", in.Op)
+		return
+	}
+	p.WriteString(opNames[in.Op] + in.Mods.words(in.Op))
+	if in.Type != NoType || in.Type2 != NoType {
+		p.WriteString("." + typeWord(in.Type))
+	}
+	if in.Type2 != NoType {
+		p.WriteString("." + typeWord(in.Type2))
+	}
+	sep := " "
+	p.callee(in)
+	if in.Callee != nil {
+		sep = ", "
+	}
+	for i := range in.Args {
+		p.WriteString(sep)
+		sep = ", "
+		if i == 0 && opTable[in.Op].address {
+			p.WriteString("[")
+			p.operand(&in.Args[i])
+			p.addend(in.Offset)
+			p.WriteString("]")
+			continue
+		}
+		p.operand(&in.Args[i])
+	}
+	for _, b := range in.Targets {
+		p.WriteString(sep + b.Name)
+		sep = ", "
+	}
+	p.lists(in)
+	p.pos(in.Pos)
+	if in.Text != "" {
+		p.WriteString(" " + strconv.Quote(in.Text))
+	}
+}
+
+func (p *printer) callee(in *Instr) {
+	if in.Callee != nil {
+		p.WriteString(" @" + in.Callee.Name)
+	}
+}
+
+// lists writes what a call passes, takes, and may call.
+func (p *printer) lists(in *Instr) {
+	if in.Op != Call {
+		return
+	}
+	p.vars("(", in.CallArgs)
+	p.vars(" -> (", in.CallResults)
+	if len(in.Callees) > 0 {
+		p.WriteString(" of")
+		sep := " "
+		for _, f := range in.Callees {
+			p.WriteString(sep + "@" + f.Name)
+			sep = ", "
+		}
+	}
+}
+
+func (p *printer) vars(open string, vars []*Var) {
+	p.WriteString(open)
+	for i, v := range vars {
+		if i > 0 {
+			p.WriteString(", ")
+		}
+		p.WriteString("$" + v.Name)
+	}
+	p.WriteString(")")
+}
+
+func (p *printer) reg(r Reg) {
+	switch {
+	case r == NoReg:
+		p.WriteString("_")
+	case p.f != nil && r >= 0 && int(r) < len(p.f.Regs):
+		p.WriteString("%" + p.f.Regs[r].Name)
+	default:
+		fmt.Fprintf(p, "?%d", r)
+	}
+}
+
+// smallImm and what is above it is written in hexadecimal.
+const smallImm = 1 << 16
+
+func (p *printer) operand(a *Operand) {
+	switch a.Kind {
+	case RegOperand:
+		if a.Not {
+			p.WriteString("!")
+		}
+		p.reg(a.Reg)
+	case ImmOperand:
+		if a.Imm < smallImm {
+			fmt.Fprintf(p, "%d", a.Imm)
+			return
+		}
+		fmt.Fprintf(p, "%#x", a.Imm)
+	case VarOperand:
+		p.varOperand(a)
+	case FuncOperand:
+		p.WriteString("@" + a.Func.Name)
+	case SregOperand:
+		if a.Sreg < numSregs {
+			p.WriteString(sregNames[a.Sreg])
+			return
+		}
+		fallthrough
+	default:
+		fmt.Fprintf(p, "?%d", a.Kind)
+	}
+}
+
+func (p *printer) varOperand(a *Operand) {
+	name := "@" + a.Var.Name
+	if p.own[a.Var] {
+		name = "$" + a.Var.Name
+	}
+	if a.Imm == 0 {
+		p.WriteString(name)
+		return
+	}
+	p.WriteString("(" + name)
+	p.addend(int64(a.Imm))
+	p.WriteString(")")
+}
+
+// ownVars are the variables that belong to the function: a "$" is before them.
+func ownVars(f *Func) map[*Var]bool {
+	own := make(map[*Var]bool, len(f.Params)+len(f.Results)+len(f.Vars))
+	for _, p := range f.Params {
+		own[&p.Var] = true
+	}
+	for _, p := range f.Results {
+		own[&p.Var] = true
+	}
+	for _, v := range f.Vars {
+		own[v] = true
+	}
+	return own
+}
+
+// pos writes a position: " !12:3" in the PTX, " !12:3/1:45" with the source's
+// file and line.
+func (p *printer) pos(at Pos) {
+	if at == (Pos{}) {
+		return
+	}
+	fmt.Fprintf(p, " !%d:%d", at.Line, at.Col)
+	if at.File != 0 || at.SrcLine != 0 {
+		fmt.Fprintf(p, "/%d:%d", at.File, at.SrcLine)
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pause decides where a kernel can stop and be resumed, and what of it
+// is saved there: the same on every device.
+//
+// It has a kernel's class with its reason, its pause points, and the layout of
+// the state. How a kernel stops is each back end's part. The package knows no
+// target language, and changes no program.
+package pause
+
+import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+
+// Class is how a kernel can be paused.
+type Class uint8
+
+// The classes.
+const (
+	// BarrierPausable kernels stop at barriers that all threads of a block reach
+	// together.
+	BarrierPausable Class = iota
+	// BackEdgePausable kernels have no barrier: each thread stops at the end of a
+	// round of a loop.
+	BackEdgePausable
+	// RunsToEnd is for kernels whose blocks, once begun, run to their end; a
+	// pause waits for them. Blocks that have not begun do not start.
+	RunsToEnd
+	// NVIDIAOnly kernels use what only NVIDIA's devices have. They run there as
+	// they are, to their end.
+	NVIDIAOnly
+)
+
+var classNames = [...]string{"barrier-pausable", "back-edge-pausable", "runs-to-end", "nvidia-only"}
+
+func (c Class) String() string { return classNames[c] }
+
+// Kind is what a point is at.
+type Kind uint8
+
+// The kinds.
+const (
+	Barrier Kind = iota
+	BackEdge
+)
+
+var kindNames = [...]string{"barrier", "back-edge"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// The words of a block's status. Others are the number of the point at which
+// its threads are paused: Points[i] has number i+1.
+const (
+	NotStarted uint32 = 0
+	// ThreadPoints tells that each thread has a point of its own (BackEdge). It is
+	// the first value of each thread then.
+	ThreadPoints uint32 = 0xfffffffe
+	Done         uint32 = 0xffffffff
+	// ThreadEnded stands where a thread's own point would, of one that has ended.
+	ThreadEnded uint32 = 0xffffffff
+)
+
+// Point is where a kernel can stop.
+type Point struct {
+	Kind Kind
+	// Barrier: execution goes on after Block.Instrs[Index], which is a Bar.
+	// BackEdge: at the beginning of Block, a loop's header; Index is 0.
+	Block *ir.Block
+	Index int
+	// From is the block at the back-edge's other end.
+	From *ir.Block
+	// Values are what is saved of each thread: the registers that are live, the
+	// largest first, then by their number.
+	Values []Value
+}
+
+// Pos returns where in the program the point is.
+func (p *Point) Pos() ir.Pos {
+	if p.Kind == BackEdge {
+		return p.From.Term().Pos
+	}
+	return p.Block.Instrs[p.Index].Pos
+}
+
+// Value is a register that is saved.
+type Value struct {
+	Reg  ir.Reg
+	Type ir.Type // a register's: Pred (1 byte, 0 or 1) or B8 to B128
+	// Offset is how many bytes of each thread lie before: value v of thread t of
+	// a block with n threads is Offset*n + t*size(v) from where the values begin.
+	Offset int64
+}
+
+// Plan is how a kernel is paused.
+type Plan struct {
+	Func   *ir.Func
+	Class  Class
+	Reason string // why it is of this class
+	Pos    ir.Pos // what the reason speaks of
+	Points []Point
+	// Shared lays out the kernel's static shared memory and Local each thread's
+	// local memory.
+	Shared, Local *ir.Layout
+	// SharedBytes and LocalBytes are these layouts' sizes, multiples of 16.
+	SharedBytes, LocalBytes int64
+	// ThreadBytes is what the values of the largest point take for each thread, a
+	// multiple of 16.
+	ThreadBytes int64
+}
+
+// align is what all parts of a state are aligned to, in bytes.
+const align = 16
+
+// StatusBytes returns how long the status words of so many blocks are, with
+// what fills them up. The areas follow.
+func (p *Plan) StatusBytes(blocks int64) int64 { return ir.AlignUp(4*blocks, align) }
+
+// AreaBytes returns how long the area of a block is, for so many threads and
+// bytes of dynamic shared memory: shared memory, values, local memory.
+func (p *Plan) AreaBytes(threads, dynamicShared int64) int64 {
+	return p.LocalOffset(threads, dynamicShared) + p.LocalBytes*threads
+}
+
+// ValuesOffset returns where in an area the values begin.
+func (p *Plan) ValuesOffset(dynamicShared int64) int64 {
+	return ir.AlignUp(p.SharedBytes+dynamicShared, align)
+}
+
+// LocalOffset returns where in an area the local memory of the threads begins.
+// Thread t's is LocalBytes*t behind it.
+func (p *Plan) LocalOffset(threads, dynamicShared int64) int64 {
+	return p.ValuesOffset(dynamicShared) + p.ThreadBytes*threads
+}
+
+// StateBytes returns how long the state of a whole launch is. Its blocks are
+// numbered x + gx*(y + gy*z).
+func (p *Plan) StateBytes(blocks, threads, dynamicShared int64) int64 {
+	return p.StatusBytes(blocks) + blocks*p.AreaBytes(threads, dynamicShared)
+}
+
+// ThreadPointBytes is how much the thread's own point takes before the values,
+// in kernels with BackEdge points.
+const ThreadPointBytes = align
