@@ -20,7 +20,7 @@ KERNEL atomics32(const u32 *in, u32 *cells, u32 n) {
 	atomicMax((s32 *)&cells[8], (s32)v);
 	atomicInc(&cells[9], 100);
 	atomicDec(&cells[10], 70);
-	atomicAdd(&cells[11], atomicExch(&cells[12], i + 1));
+	atomicAdd(&cells[11], atomicExch(&cells[12], 5));
 	u32 old = cells[13], seen;
 	do {
 		seen = old;

@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs kernels in OpenCL C for a parent process, which must live on when a driver
+// aborts. Standard input has requests, standard output one answer for each:
+//
+//     u32 kind, u32 0, u64 length, payload      kind of an answer: 0 done, 1 failed (text)
+//
+//     OPEN   u64 base, u64 size, platform's name or a part of it   -> u64 base, name
+//     BUILD  options, 0, source                                    -> compiler's log
+//     WRITE  u64 address, bytes                                    -> nothing
+//     READ   u64 address, u64 length                               -> bytes
+//     RUN    struct run, entry point's name                        -> what the kernel printed
+//
+// Device memory is one window. On a CPU it is mapped at the base that was asked
+// for; other devices' drivers choose one (the answer says which) and get the whole
+// window as shared virtual memory. All numbers are in the host's order.
+#define _GNU_SOURCE
+#define CL_TARGET_OPENCL_VERSION 200
+#include <CL/cl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPEN = 1, BUILD, WRITE, READ, RUN };
+enum { MAX_REQUEST = 1 << 28 };
+
+struct head {
+	uint32_t kind, zero;
+	uint64_t length;
+};
+
+struct run {
+	uint64_t launch;      // address of the struct hg_launch, the first argument
+	uint64_t local_bytes; // the second one
+	uint64_t global[3], local[3];
+	uint64_t flag;       // address of a u32 that becomes 1 while the kernel runs, or 0
+	uint64_t flag_after; // nanoseconds after the start
+};
+
+static struct {
+	cl_device_id device;
+	cl_context context;
+	cl_command_queue queue, copies;
+	cl_program program;
+	bool cpu;
+	uint8_t *window;
+	uint64_t size;
+	int answers; // standard output's descriptor; what kernels print goes to 1
+} g;
+
+static void all(int fd, const void *data, size_t n)
+{
+	for (const uint8_t *p = data; n > 0;) {
+		ssize_t done = write(fd, p, n);
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			_exit(3);
+		p += done;
+		n -= (size_t)done;
+	}
+}
+
+static void answer(uint32_t kind, const void *data, size_t n)
+{
+	struct head h = {kind, 0, n};
+	all(g.answers, &h, sizeof h);
+	all(g.answers, data, n);
+}
+
+__attribute__((format(printf, 1, 2))) static void failed(const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	answer(1, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+// inside tells whether the window has n bytes at an address.
+static bool inside(uint64_t addr, uint64_t n)
+{
+	uint64_t base = (uint64_t)(uintptr_t)g.window;
+	return g.window && addr >= base && addr - base <= g.size && n <= g.size - (addr - base);
+}
+
+static cl_int copy(void *to, const void *from, size_t n)
+{
+	if (g.cpu) {
+		memcpy(to, from, n);
+		return CL_SUCCESS;
+	}
+	return n ? clEnqueueSVMMemcpy(g.copies, CL_TRUE, to, from, n, 0, NULL, NULL) : CL_SUCCESS;
+}
+
+static bool pick(const char *wanted, char *name, size_t size)
+{
+	cl_platform_id platforms[16];
+	cl_uint n = 0;
+	if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
+		return false;
+	for (cl_uint i = 0; i < n && i < 16; i++) {
+		if (clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, size, name, NULL) != CL_SUCCESS || !strstr(name, wanted))
+			continue;
+		return clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &g.device, NULL) == CL_SUCCESS;
+	}
+	return false;
+}
+
+static void *map(uint64_t base, uint64_t size)
+{
+	if (!g.cpu)
+		return clSVMAlloc(g.context, CL_MEM_READ_WRITE, size, 0);
+	void *p = mmap((void *)(uintptr_t)base, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void open_device(const uint8_t *data, size_t n)
+{
+	uint64_t want[2];
+	char name[256] = "";
+	if (n < sizeof want || g.window) {
+		failed("OPEN comes first, and once");
+		return;
+	}
+	memcpy(want, data, sizeof want);
+	if (!pick((const char *)data + sizeof want, name, sizeof name)) {
+		failed("no OpenCL platform named '%s' with a device", (const char *)data + sizeof want);
+		return;
+	}
+	cl_device_type type = 0;
+	cl_int err = clGetDeviceInfo(g.device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+	g.cpu = type & CL_DEVICE_TYPE_CPU;
+	if (err == CL_SUCCESS)
+		g.context = clCreateContext(NULL, 1, &g.device, NULL, NULL, &err);
+	if (err == CL_SUCCESS)
+		g.queue = clCreateCommandQueueWithProperties(g.context, g.device, NULL, &err);
+	if (err == CL_SUCCESS)
+		g.copies = clCreateCommandQueueWithProperties(g.context, g.device, NULL, &err);
+	if (err != CL_SUCCESS) {
+		failed("platform %s: no context or queue: error %d", name, err);
+		return;
+	}
+	g.window = map(want[0], want[1]);
+	if (!g.window) {
+		failed("no %llu bytes of device memory at %#llx", (unsigned long long)want[1], (unsigned long long)want[0]);
+		return;
+	}
+	g.size = want[1];
+	uint8_t reply[sizeof(uint64_t) + sizeof name];
+	uint64_t base = (uint64_t)(uintptr_t)g.window;
+	memcpy(reply, &base, sizeof base);
+	memcpy(reply + sizeof base, name, strlen(name));
+	answer(0, reply, sizeof base + strlen(name));
+}
+
+static void build(const uint8_t *data, size_t n)
+{
+	const char *options = (const char *)data, *source = memchr(data, 0, n);
+	if (!source++ || !g.context) {
+		failed("BUILD: no options, or no device");
+		return;
+	}
+	size_t length = n - (size_t)((const uint8_t *)source - data);
+	cl_int err;
+	if (g.program)
+		clReleaseProgram(g.program);
+	g.program = clCreateProgramWithSource(g.context, 1, &source, &length, &err);
+	if (err != CL_SUCCESS) {
+		failed("clCreateProgramWithSource: error %d", err);
+		return;
+	}
+	err = clBuildProgram(g.program, 1, &g.device, options, NULL, NULL);
+	size_t size = 0;
+	clGetProgramBuildInfo(g.program, g.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+	char *log = calloc(1, size + 1);
+	if (!log)
+		_exit(4);
+	clGetProgramBuildInfo(g.program, g.device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+	answer(err != CL_SUCCESS, log, strlen(log));
+	free(log);
+}
+
+// A timer that raises a kernel's flag, unless the kernel ends before.
+struct timer {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool over;
+	struct timespec when;
+	uint64_t flag;
+};
+
+static void *raise_flag(void *arg)
+{
+	struct timer *t = arg;
+	static const uint32_t one = 1;
+	int err = 0;
+	pthread_mutex_lock(&t->lock);
+	while (!t->over && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(&t->changed, &t->lock, &t->when);
+	bool over = t->over;
+	pthread_mutex_unlock(&t->lock);
+	if (over)
+		return NULL;
+	if (g.cpu)
+		__atomic_store_n((uint32_t *)(uintptr_t)t->flag, 1, __ATOMIC_RELEASE);
+	else
+		copy((void *)(uintptr_t)t->flag, &one, sizeof one);
+	return NULL;
+}
+
+static cl_int enqueue(const struct run *r, const char *entry)
+{
+	cl_int err;
+	void *window = g.window;
+	cl_kernel kernel = clCreateKernel(g.program, entry, &err);
+	if (err != CL_SUCCESS)
+		return err;
+	err = clSetKernelArgSVMPointer(kernel, 0, (void *)(uintptr_t)r->launch);
+	if (err == CL_SUCCESS)
+		err = clSetKernelArg(kernel, 1, r->local_bytes ? r->local_bytes : 1, NULL);
+	if (err == CL_SUCCESS && !g.cpu)
+		err = clSetKernelExecInfo(kernel, CL_KERNEL_EXEC_INFO_SVM_PTRS, sizeof window, &window);
+	size_t global[3], local[3];
+	for (int i = 0; i < 3; i++) {
+		global[i] = r->global[i];
+		local[i] = r->local[i];
+	}
+	if (err == CL_SUCCESS)
+		err = clEnqueueNDRangeKernel(g.queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+	cl_int finished = clFinish(g.queue);
+	clReleaseKernel(kernel);
+	return err != CL_SUCCESS ? err : finished;
+}
+
+// answer_printed sends what the kernel wrote to standard output, a file in memory.
+static void answer_printed(void)
+{
+	fflush(stdout);
+	off_t n = lseek(STDOUT_FILENO, 0, SEEK_END);
+	char *text = calloc(1, (size_t)n + 1);
+	if (n < 0 || !text || pread(STDOUT_FILENO, text, (size_t)n, 0) != n || ftruncate(STDOUT_FILENO, 0) != 0)
+		_exit(4);
+	lseek(STDOUT_FILENO, 0, SEEK_SET);
+	answer(0, text, (size_t)n);
+	free(text);
+}
+
+static void run(const uint8_t *data, size_t n)
+{
+	struct run r;
+	if (n <= sizeof r || !g.program) {
+		failed("RUN: too short, or no program");
+		return;
+	}
+	memcpy(&r, data, sizeof r);
+	const char *entry = (const char *)data + sizeof r;
+	if (!inside(r.launch, 1) || (r.flag && !inside(r.flag, sizeof(uint32_t)))) {
+		failed("RUN: an address is outside the window");
+		return;
+	}
+	struct timer t = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .flag = r.flag};
+	pthread_t thread;
+	if (r.flag) {
+		clock_gettime(CLOCK_REALTIME, &t.when);
+		uint64_t ns = (uint64_t)t.when.tv_nsec + r.flag_after;
+		t.when.tv_sec += (time_t)(ns / 1000000000);
+		t.when.tv_nsec = (long)(ns % 1000000000);
+		if (pthread_create(&thread, NULL, raise_flag, &t) != 0)
+			_exit(4);
+	}
+	cl_int err = enqueue(&r, entry);
+	if (r.flag) {
+		pthread_mutex_lock(&t.lock);
+		t.over = true;
+		pthread_cond_signal(&t.changed);
+		pthread_mutex_unlock(&t.lock);
+		pthread_join(thread, NULL);
+	}
+	if (err != CL_SUCCESS)
+		failed("kernel %s: OpenCL error %d", entry, err);
+	else
+		answer_printed();
+}
+
+static void write_memory(const uint8_t *data, size_t n)
+{
+	uint64_t addr;
+	if (n < sizeof addr || (memcpy(&addr, data, sizeof addr), !inside(addr, n - sizeof addr)))
+		failed("WRITE: outside the window");
+	else if (copy((void *)(uintptr_t)addr, data + sizeof addr, n - sizeof addr) != CL_SUCCESS)
+		failed("WRITE: the copy failed");
+	else
+		answer(0, NULL, 0);
+}
+
+static void read_memory(const uint8_t *data, size_t n)
+{
+	uint64_t want[2];
+	if (n != sizeof want || (memcpy(want, data, sizeof want), !inside(want[0], want[1]))) {
+		failed("READ: outside the window");
+		return;
+	}
+	uint8_t *bytes = malloc(want[1] + 1);
+	if (!bytes)
+		_exit(4);
+	if (copy(bytes, (void *)(uintptr_t)want[0], want[1]) != CL_SUCCESS)
+		failed("READ: the copy failed");
+	else
+		answer(0, bytes, want[1]);
+	free(bytes);
+}
+
+int main(void)
+{
+	g.answers = dup(STDOUT_FILENO);
+	int printed = memfd_create("printed", MFD_CLOEXEC);
+	if (g.answers < 0 || printed < 0 || dup2(printed, STDOUT_FILENO) < 0)
+		return 2;
+	struct head h;
+	while (fread(&h, sizeof h, 1, stdin) == 1) {
+		if (h.length > MAX_REQUEST)
+			return 2;
+		// One byte more: a name at the end is a string.
+		uint8_t *data = calloc(1, h.length + 1);
+		if (!data || fread(data, 1, h.length, stdin) != h.length)
+			return 2;
+		switch (h.kind) {
+		case OPEN: open_device(data, h.length); break;
+		case BUILD: build(data, h.length); break;
+		case WRITE: write_memory(data, h.length); break;
+		case READ: read_memory(data, h.length); break;
+		case RUN: run(data, h.length); break;
+		default: failed("no request %u", h.kind);
+		}
+		free(data);
+	}
+	return 0;
+}
