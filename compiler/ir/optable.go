@@ -9,13 +9,17 @@ type opInfo struct {
 	// address tells that Args[0] is an address, to which Offset is added.
 	address bool
 	// dst and args are what the results and arguments are. minDst and minArgs of
-	// them must be there; many: the last kind repeats.
+	// them must be there (0: all of them, none: none). many: the last kind repeats,
+	// and verifyOp knows how often.
 	dst, args       []kind
 	minDst, minArgs int
 	many            bool
 	// types are what Type, and types2 what Type2 can be; nil: only NoType.
 	types, types2 []Type
 }
+
+// none is a minimum of no operands at all.
+const none = -1
 
 // kind is what a result or an argument is.
 type kind uint8
@@ -31,6 +35,7 @@ const (
 	k32
 	k64
 	kAny  // anything that is not a predicate
+	kReg  // anything
 	kAddr // an address: 64 bits
 	kMem  // the same, and a variable of the space that is accessed
 )
@@ -148,7 +153,7 @@ var opTable = [numOps]opInfo{
 	StackSave:    {dst: []kind{k64}},
 	StackRestore: {args: []kind{k64}},
 
-	CpAsync:        {mods: mBytes, address: true, args: []kind{kMem, kAddr, k32}, minArgs: 2},
+	CpAsync:        {mods: mBytes, address: true, args: []kind{kMem, kMem, k32}, minArgs: 2},
 	CpAsyncCommit:  {},
 	CpAsyncWait:    {},
 	MbarInit:       {mods: mMemory, address: true, args: []kind{kMem, k32}},
@@ -160,18 +165,18 @@ var opTable = [numOps]opInfo{
 	MbarPending:    {dst: word, args: []kind{k64}},
 	MbarExpect:     {mods: mMemory, address: true, args: []kind{kMem, k32}},
 
-	Bar:        {mods: mBar | mAligned, dst: []kind{kAny}, args: []kind{k32, k32, kPred}, minArgs: 1},
+	Bar:        {mods: mBar | mAligned, dst: []kind{kReg}, minDst: none, args: []kind{k32, k32, kPred}, minArgs: 1},
 	WarpSync:   {args: word},
-	Shfl:       {mods: mShfl, dst: []kind{kT, kPred}, minDst: 1, args: []kind{kT, k32, k32, k32}, types: tInt32},
-	Vote:       {mods: mVote, dst: []kind{kAny}, args: []kind{kPred, k32}},
+	Shfl:       {mods: mShfl, dst: []kind{kT, kPred}, minDst: 1, args: []kind{kT, k32, k32, k32}, types: join(tInt32, []Type{F32})},
+	Vote:       {mods: mVote, dst: []kind{kReg}, args: []kind{kPred, k32}},
 	Match:      {mods: mMatchAll, dst: []kind{k32, kPred}, minDst: 1, args: []kind{kT, k32}, types: tWord},
 	Redux:      {mods: mAtom | mNaN, dst: one, args: []kind{kT, k32}, types: join(tInt32, []Type{F32})},
 	Activemask: {dst: word},
 	Elect:      {dst: []kind{k32, kPred}, args: word},
 
 	Mma:        {mods: mShape | mALayout | mBLayout | mElems | mAtom | mSat | mRound, dst: []kind{kAny}, args: []kind{kAny}, many: true},
-	WmmaLoad:   {mods: mShape | mALayout | mFrag | mElems | mSpace, address: true, dst: []kind{kAny}, args: []kind{kMem, k32}, many: true, types: join(tMem, []Type{S4, U4, B1, TF32})},
-	WmmaStore:  {mods: mShape | mALayout | mFrag | mElems | mSpace, address: true, args: []kind{kMem, k32, kAny}, many: true, types: join(tMem, []Type{S4, U4, B1, TF32})},
+	WmmaLoad:   {mods: mShape | mALayout | mFrag | mSpace, address: true, dst: []kind{kAny}, args: []kind{kMem, k32}, many: true, types: join(tMem, []Type{S4, U4, B1, TF32})},
+	WmmaStore:  {mods: mShape | mALayout | mFrag | mSpace, address: true, args: []kind{kMem, k32, kAny}, many: true, types: join(tMem, []Type{S4, U4, B1, TF32})},
 	WmmaMma:    {mods: mShape | mALayout | mBLayout | mElems | mAtom | mSat | mRound, dst: []kind{kAny}, args: []kind{kAny}, many: true},
 	Ldmatrix:   {mods: mVec | mTrans | mSpace | mShape, address: true, dst: word, args: []kind{kMem}, many: true, types: []Type{B16, B8}},
 	Stmatrix:   {mods: mVec | mTrans | mSpace | mShape, address: true, args: []kind{kMem, k32}, many: true, types: []Type{B16, B8}},
@@ -182,7 +187,7 @@ var opTable = [numOps]opInfo{
 	Malloc:     {dst: []kind{k64}, args: []kind{k64}},
 	Free:       {args: []kind{kAddr}},
 
-	Call: {args: []kind{k64}},
+	Call: {args: []kind{k64}, minArgs: none},
 	Br:   {},
 	Brx:  {args: word},
 	Ret:  {},

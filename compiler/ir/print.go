@@ -208,7 +208,7 @@ func (p *printer) instr(in *Instr) {
 		p.operand(&in.Args[i])
 	}
 	for _, b := range in.Targets {
-		p.WriteString(sep + b.Name)
+		p.WriteString(sep + blockName(b))
 		sep = ", "
 	}
 	p.lists(in)
@@ -235,10 +235,34 @@ func (p *printer) lists(in *Instr) {
 		p.WriteString(" of")
 		sep := " "
 		for _, f := range in.Callees {
-			p.WriteString(sep + "@" + f.Name)
+			p.WriteString(sep + "@" + funcName(f))
 			sep = ", "
 		}
 	}
+}
+
+// What is wrong prints too, for the verifier's errors.
+const nothing = "?nil"
+
+func blockName(b *Block) string {
+	if b == nil {
+		return nothing
+	}
+	return b.Name
+}
+
+func funcName(f *Func) string {
+	if f == nil {
+		return nothing
+	}
+	return f.Name
+}
+
+func varName(v *Var) string {
+	if v == nil {
+		return nothing
+	}
+	return v.Name
 }
 
 func (p *printer) vars(open string, vars []*Var) {
@@ -247,7 +271,7 @@ func (p *printer) vars(open string, vars []*Var) {
 		if i > 0 {
 			p.WriteString(", ")
 		}
-		p.WriteString("$" + v.Name)
+		p.WriteString("$" + varName(v))
 	}
 	p.WriteString(")")
 }
@@ -282,7 +306,7 @@ func (p *printer) operand(a *Operand) {
 	case VarOperand:
 		p.varOperand(a)
 	case FuncOperand:
-		p.WriteString("@" + a.Func.Name)
+		p.WriteString("@" + funcName(a.Func))
 	case SregOperand:
 		if a.Sreg < numSregs {
 			p.WriteString(sregNames[a.Sreg])
@@ -295,9 +319,9 @@ func (p *printer) operand(a *Operand) {
 }
 
 func (p *printer) varOperand(a *Operand) {
-	name := "@" + a.Var.Name
+	name := "@" + varName(a.Var)
 	if p.own[a.Var] {
-		name = "$" + a.Var.Name
+		name = "$" + varName(a.Var)
 	}
 	if a.Imm == 0 {
 		p.WriteString(name)

@@ -180,3 +180,12 @@ var sregNames = [numSregs]string{
 }
 
 func (s Sreg) String() string { return sregNames[s] }
+
+// Type returns what a special register has: U32 or U64.
+func (s Sreg) Type() Type {
+	switch s {
+	case GridID, Clock64, GlobalTimer:
+		return U64
+	}
+	return U32
+}
