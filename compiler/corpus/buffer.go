@@ -21,12 +21,14 @@ const (
 	U16
 	U32
 	U64
+	F16
+	BF16
 	F32
 	F64
 )
 
 // Size is in bytes.
-func (e Elem) Size() int { return [...]int{1, 2, 4, 8, 4, 8}[e] }
+func (e Elem) Size() int { return [...]int{1, 2, 4, 8, 2, 2, 4, 8}[e] }
 
 type number interface {
 	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64
@@ -80,9 +82,15 @@ func (b *Buffer) variable(name string) *Buffer {
 	return b
 }
 
+// of says that the elements are 16-bit floats.
+func (b *Buffer) of(e Elem) *Buffer {
+	b.Elem = e
+	return b
+}
+
 // within is for results of approximate functions.
-func (b *Buffer) within(err float64) *Buffer {
-	b.Error = err
+func (b *Buffer) within(errs ...Error) *Buffer {
+	b.Errors = errs
 	return b
 }
 
@@ -163,7 +171,8 @@ func (c *Case) CheckOutput(printed string) error {
 	return nil
 }
 
-// Compare tells the first difference between two contents of the buffer.
+// Compare tells the first difference between two contents of the buffer. All NaNs
+// are equal: IEEE 754 doesn't say which one an operation gives.
 func (b *Buffer) Compare(got, want []byte) error {
 	if bytes.Equal(got, want) {
 		return nil
@@ -174,7 +183,7 @@ func (b *Buffer) Compare(got, want []byte) error {
 	size, wrong, first := b.Elem.Size(), 0, ""
 	for i := 0; i+size <= len(want); i += size {
 		g, w := got[i:i+size], want[i:i+size]
-		if bytes.Equal(g, w) || b.Error != 0 && near(b.Elem.float(g), b.Elem.float(w), b.Error) {
+		if bytes.Equal(g, w) || b.Elem >= F16 && b.allowed(i/size).near(b.Elem.float(g), b.Elem.float(w)) {
 			continue
 		}
 		if wrong++; wrong == 1 {
@@ -187,25 +196,36 @@ func (b *Buffer) Compare(got, want []byte) error {
 	return fmt.Errorf("%d of %d elements are wrong; %s", wrong, len(want)/size, first)
 }
 
-func near(got, want, limit float64) bool {
+func (b *Buffer) allowed(i int) Error {
+	if len(b.Errors) == 0 {
+		return Error{}
+	}
+	return b.Errors[i%len(b.Errors)]
+}
+
+func (e Error) near(got, want float64) bool {
 	if math.IsNaN(want) {
 		return math.IsNaN(got)
 	}
-	if math.IsInf(want, 0) {
-		return got == want
+	if e == (Error{}) || math.IsInf(want, 0) {
+		return got == want && math.Signbit(got) == math.Signbit(want)
 	}
-	return math.Abs(got-want) <= limit*max(1, math.Abs(want))
+	return math.Abs(got-want) <= e.Abs+e.Rel*math.Abs(want)
 }
 
-// float reads an element that has an error: only floats have.
+// float reads an element that is a float.
 func (e Elem) float(b []byte) float64 {
 	switch e {
+	case F16:
+		return half.value(binary.LittleEndian.Uint16(b))
+	case BF16:
+		return bfloat.value(binary.LittleEndian.Uint16(b))
 	case F32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	case F64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
-	panic("BUG: an error is given for integers")
+	panic("BUG: an integer")
 }
 
 func (e Elem) format(b []byte) string {
@@ -213,7 +233,7 @@ func (e Elem) format(b []byte) string {
 	for i := len(b) - 1; i >= 0; i-- {
 		bits = bits<<8 | uint64(b[i])
 	}
-	if e == F32 || e == F64 {
+	if e >= F16 {
 		return fmt.Sprintf("%g (%#x)", e.float(b), bits)
 	}
 	return fmt.Sprintf("%d (%#x)", bits, bits)

@@ -60,10 +60,13 @@ type Buffer struct {
 	Want []byte
 	// Elem is how differences are told and measured.
 	Elem Elem
-	// Error is how far a float may be off, for results of approximate functions:
-	// |got - want| <= Error * max(1, |want|). 0: not a bit. Each use has its reason.
-	Error float64
+	// Errors are how far floats may be off, for results of approximate functions:
+	// element i has Errors[i%len(Errors)]. None: not a bit. Each use has its reason.
+	Errors []Error
 }
+
+// Error allows |got - want| <= Abs + Rel*|want|.
+type Error struct{ Abs, Rel float64 }
 
 // Pointer is an address of a buffer in another's memory.
 type Pointer struct {
@@ -117,7 +120,7 @@ type entry struct {
 	build func(*rand.Rand) *Case
 }
 
-var table = slices.Concat(basicCases)
+var table = slices.Concat(basicCases, arithmeticCases)
 
 func (e entry) make() *Case {
 	h := fnv.New64a()

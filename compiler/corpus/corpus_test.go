@@ -80,17 +80,17 @@ func TestCompare(t *testing.T) {
 	tests := []struct {
 		name      string
 		got, want []float32
-		limit     float64
+		limit     Error
 		err       string
 	}{
-		{"equal", []float32{1, nan}, []float32{1, nan}, 0, ""},
-		{"a bit", []float32{1, 2}, []float32{1, math.Nextafter32(2, 3)}, 0, "1 of 2 elements are wrong; [1] is 2"},
-		{"near", []float32{1000.5, 0.0005}, []float32{1000, 0}, 1e-3, ""},
-		{"not near enough", []float32{1002}, []float32{1000}, 1e-3, "1 of 1"},
-		{"a number for a NaN", []float32{1}, []float32{nan}, 1, "want NaN"},
-		{"a NaN for a number", []float32{nan}, []float32{1}, 1, "is NaN"},
-		{"large for infinite", []float32{math.MaxFloat32}, []float32{inf}, 1, "want +Inf"},
-		{"short", []float32{1}, []float32{1, 2}, 1, "has 4 bytes"},
+		{"equal", []float32{1, nan}, []float32{1, nan}, Error{}, ""},
+		{"a bit", []float32{1, 2}, []float32{1, math.Nextafter32(2, 3)}, Error{}, "1 of 2 elements are wrong; [1] is 2"},
+		{"near", []float32{1000.5, 0.0005}, []float32{1000, 0}, Error{1e-3, 1e-3}, ""},
+		{"not near enough", []float32{1002}, []float32{1000}, Error{1e-3, 1e-3}, "1 of 1"},
+		{"a number for a NaN", []float32{1}, []float32{nan}, Error{1, 1}, "want NaN"},
+		{"a NaN for a number", []float32{nan}, []float32{1}, Error{1, 1}, "is NaN"},
+		{"large for infinite", []float32{math.MaxFloat32}, []float32{inf}, Error{1, 1}, "want +Inf"},
+		{"short", []float32{1}, []float32{1, 2}, Error{1, 1}, "has 4 bytes"},
 	}
 	for _, tt := range tests {
 		b := in(tt.want).within(tt.limit)

@@ -8,25 +8,99 @@ import (
 	"math/rand/v2"
 )
 
-// fma32 is a*b + c, rounded once.
-func fma32(a, b, c float32) float32 {
-	// The product is exact in 64 bits. A sum that isn't is made odd, so that the
-	// second rounding sees on which side of a tie it lies.
-	p, z := float64(a)*float64(b), float64(c)
-	s := p + z
-	bb := s - p
-	if e := (p - (s - bb)) + (z - bb); e != 0 && !math.IsInf(s, 0) && !math.IsNaN(s) {
-		if bits := math.Float64bits(s); bits&1 == 0 {
-			if (e > 0) == (s > 0) {
-				bits++
-			} else {
-				bits--
-			}
-			s = math.Float64frombits(bits)
-		}
+// odd returns the exact value that was rounded to s, with the sign of what was
+// lost, rounded to odd: a second rounding, to half the digits, goes right then.
+func odd(s, lost float64) float64 {
+	if lost == 0 || math.IsNaN(lost) || math.IsInf(s, 0) || math.Float64bits(s)&1 == 1 {
+		return s
 	}
-	return float32(s)
+	return math.Nextafter(s, math.Copysign(math.Inf(1), lost))
 }
+
+// oddSum, oddQuotient and oddRoot return results rounded to odd.
+func oddSum(a, b float64) float64 {
+	s := a + b
+	bb := s - a
+	return odd(s, (a-(s-bb))+(b-bb))
+}
+
+func oddQuotient(a, b float64) float64 {
+	q := a / b
+	return odd(q, math.FMA(-q, b, a)*math.Copysign(1, b))
+}
+
+func oddRoot(a float64) float64 {
+	q := math.Sqrt(a)
+	return odd(q, math.FMA(-q, q, a))
+}
+
+// format is a floating point format.
+type format struct {
+	digits     int // of the significand
+	least, top int // exponents of normal numbers
+}
+
+var (
+	half   = format{11, -14, 15}
+	bfloat = format{8, -126, 127}
+	single = format{24, -126, 127}
+)
+
+// round rounds a value, exact or rounded to odd, with a function that rounds to an
+// integer: math.RoundToEven, Trunc, Floor or Ceil.
+func (f format) round(x float64, mode func(float64) float64) float64 {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return x
+	}
+	quantum := max(math.Ilogb(x), f.least) - f.digits + 1
+	y := math.Copysign(math.Ldexp(mode(math.Ldexp(x, -quantum)), quantum), x)
+	if largest := math.Ldexp(2, f.top) - math.Ldexp(1, f.top-f.digits+1); math.Abs(y) > largest {
+		// A value that is rounded towards zero stays finite.
+		if mode(math.Copysign(0.5, x)) == 0 && mode(math.Copysign(1.5, x)) == math.Copysign(1, x) {
+			return math.Copysign(largest, x)
+		}
+		return math.Inf(int(math.Copysign(1, x)))
+	}
+	return y
+}
+
+// value and bits are for the formats of 16 bits.
+func (f format) value(bits uint16) float64 {
+	fraction := f.digits - 1
+	e, m := int(bits&0x7fff)>>fraction, float64(bits&(1<<fraction-1))
+	sign := 1 - 2*float64(bits>>15)
+	switch e {
+	case 0:
+		return math.Copysign(math.Ldexp(m, f.least-fraction), sign)
+	case f.top + f.top + 1:
+		if m != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	}
+	return sign * math.Ldexp(m+float64(int(1)<<fraction), e-f.top-fraction)
+}
+
+func (f format) bits(x float64, mode func(float64) float64) uint16 {
+	fraction, sign := f.digits-1, uint16(0)
+	if math.Signbit(x) {
+		sign = 0x8000
+	}
+	x = math.Abs(f.round(x, mode))
+	switch {
+	case math.IsNaN(x):
+		return 0x7fff
+	case math.IsInf(x, 0):
+		return sign | uint16((2*f.top+1)<<fraction)
+	case x < math.Ldexp(1, f.least):
+		return sign | uint16(math.Ldexp(x, fraction-f.least))
+	}
+	e := math.Ilogb(x)
+	return sign | uint16((e+f.top)<<fraction) | uint16(math.Ldexp(x, fraction-e))&(1<<fraction-1)
+}
+
+// fma32 is a*b + c, rounded once: the product is exact in 64 bits.
+func fma32(a, b, c float32) float32 { return float32(oddSum(float64(a)*float64(b), float64(c))) }
 
 func sqrt32(a float32) float32 { return float32(math.Sqrt(float64(a))) }
 

@@ -99,6 +99,12 @@ DEVICE double sqrt_rn(double a) { return __nvvm_sqrt_rn_d(a); }
 DEVICE float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float fminf(float a, float b) { return __builtin_fminf(a, b); }
 
+// One instruction: its opcode, the letter of the operands' constraint, operands.
+#define ASM1(op, c, d, a) asm(op " %0, %1;" : "=" c(d) : c(a))
+#define ASM2(op, c, d, a, b) asm(op " %0, %1, %2;" : "=" c(d) : c(a), c(b))
+#define ASM3(op, c, d, x, y, z) asm(op " %0, %1, %2, %3;" : "=" c(d) : c(x), c(y), c(z))
+#define CVT(op, cd, d, cs, a) asm(op " %0, %1;" : "=" cd(d) : cs(a))
+
 // Vectors as CUDA has them: aligned to their size.
 struct alignas(8) uint2 { u32 x, y; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
