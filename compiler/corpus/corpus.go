@@ -120,7 +120,7 @@ type entry struct {
 	build func(*rand.Rand) *Case
 }
 
-var table = slices.Concat(basicCases, arithmeticCases)
+var table = slices.Concat(basicCases, arithmeticCases, reduceCases, warpCases, atomicCases)
 
 func (e entry) make() *Case {
 	h := fnv.New64a()

@@ -99,6 +99,9 @@ func (f format) bits(x float64, mode func(float64) float64) uint16 {
 	return sign | uint16((e+f.top)<<fraction) | uint16(math.Ldexp(x, fraction-e))&(1<<fraction-1)
 }
 
+// round rounds to the nearest integer, as IEEE 754 does by default.
+func round(x float64) float64 { return math.RoundToEven(x) }
+
 // fma32 is a*b + c, rounded once: the product is exact in 64 bits.
 func fma32(a, b, c float32) float32 { return float32(oddSum(float64(a)*float64(b), float64(c))) }
 
