@@ -72,6 +72,16 @@ type Func struct {
 	Blocks []*Block
 	Attrs  Attrs
 	Pos    Pos
+	// NVIDIAOnly is why the function can run on NVIDIA's devices only, in the
+	// program's own PTX: its instructions that are so, or the reasons of what it
+	// calls. Its body is a trap then.
+	NVIDIAOnly []Reason
+}
+
+// Reason is why something is as it is, and where.
+type Reason struct {
+	Pos  Pos
+	Text string
 }
 
 // Parameter is a parameter or a result.

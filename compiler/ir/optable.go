@@ -3,6 +3,8 @@
 
 package ir
 
+import "slices"
+
 // opInfo describes an operation to the text form and to the verifier.
 type opInfo struct {
 	mods modSet
@@ -79,6 +81,9 @@ var (
 	pred  = []kind{kPred}
 	word  = []kind{k32}
 )
+
+// Takes tells whether the operation can have the type.
+func (o Op) Takes(t Type) bool { return slices.Contains(opTable[o].types, t) }
 
 // opTable is what there is of each operation. docs/ir.md says the same in words.
 var opTable = [numOps]opInfo{
