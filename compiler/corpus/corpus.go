@@ -120,7 +120,8 @@ type entry struct {
 	build func(*rand.Rand) *Case
 }
 
-var table = slices.Concat(basicCases, arithmeticCases, reduceCases, warpCases, atomicCases)
+var table = slices.Concat(basicCases, arithmeticCases, reduceCases, warpCases, atomicCases,
+	gridCases, matrixCases, graphCases, numericCases)
 
 func (e entry) make() *Case {
 	h := fnv.New64a()
