@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pause
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+)
+
+// Explain says of each kernel how it is paused, why, and where: a text for
+// people.
+func Explain(m *ir.Module, plans []*Plan) string {
+	var s strings.Builder
+	for _, p := range plans {
+		fmt.Fprintf(&s, "%s: %s: %s (%s)\n", p.Func.Name, p.Class, p.Reason, where(m, p.Pos))
+		if len(p.Points) == 0 {
+			continue
+		}
+		fmt.Fprintf(&s, "  saves %d bytes of each thread, %d of local memory, and %d of shared memory\n", p.ThreadBytes, p.LocalBytes, p.SharedBytes)
+		for i := range p.Points {
+			point := &p.Points[i]
+			fmt.Fprintf(&s, "  point %d: %s (%s), %d values\n", i+1, point.Kind, where(m, point.Pos()), len(point.Values))
+		}
+	}
+	return s.String()
+}
+
+// where says where something is: in the program's source if .loc tells, and in
+// the PTX.
+func where(m *ir.Module, at ir.Pos) string {
+	ptx := fmt.Sprintf("PTX line %d", at.Line)
+	if at.Line == 0 {
+		ptx = "made by a pass"
+	}
+	if at.File < 1 || int(at.File) > len(m.Files) {
+		return ptx
+	}
+	return fmt.Sprintf("%s:%d, %s", m.Files[at.File-1], at.SrcLine, ptx)
+}
+
+// The layout as data. Field names are the format's.
+type (
+	layoutFile struct {
+		Kernels []layoutKernel `json:"kernels"`
+	}
+	layoutKernel struct {
+		Name        string        `json:"name"`
+		Class       string        `json:"class"`
+		Reason      string        `json:"reason"`
+		Line        int32         `json:"line"`
+		SharedBytes int64         `json:"sharedBytes"`
+		Shared      []layoutVar   `json:"shared"`
+		LocalBytes  int64         `json:"localBytes"`
+		Local       []layoutVar   `json:"local"`
+		ThreadBytes int64         `json:"threadBytes"`
+		Points      []layoutPoint `json:"points"`
+	}
+	layoutVar struct {
+		Name   string `json:"name"`
+		Offset int64  `json:"offset"`
+		Size   int64  `json:"size"`
+	}
+	layoutPoint struct {
+		Number int           `json:"number"`
+		Kind   string        `json:"kind"`
+		Line   int32         `json:"line"`
+		Values []layoutValue `json:"values"`
+	}
+	layoutValue struct {
+		Register string `json:"register"`
+		Type     string `json:"type"`
+		Offset   int64  `json:"offset"`
+	}
+)
+
+// Layout returns the plans as JSON: what is saved, of which type, at which
+// offset, for whoever reads a state without this package. docs/compiler.md has
+// the format.
+func Layout(plans []*Plan) ([]byte, error) {
+	file := layoutFile{Kernels: []layoutKernel{}}
+	for _, p := range plans {
+		k := layoutKernel{
+			Name: p.Func.Name, Class: p.Class.String(), Reason: p.Reason, Line: p.Pos.Line,
+			SharedBytes: p.SharedBytes, Shared: layoutVars(p.Shared),
+			LocalBytes: p.LocalBytes, Local: layoutVars(p.Local),
+			ThreadBytes: p.ThreadBytes, Points: []layoutPoint{},
+		}
+		for i := range p.Points {
+			k.Points = append(k.Points, p.layoutPoint(i))
+		}
+		file.Kernels = append(file.Kernels, k)
+	}
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+func layoutVars(l *ir.Layout) []layoutVar {
+	vars := []layoutVar{}
+	for _, v := range l.Vars {
+		vars = append(vars, layoutVar{v.Name, l.Offsets[v], v.Size})
+	}
+	return vars
+}
+
+func (p *Plan) layoutPoint(i int) layoutPoint {
+	point := &p.Points[i]
+	out := layoutPoint{Number: i + 1, Kind: point.Kind.String(), Line: point.Pos().Line, Values: []layoutValue{}}
+	for _, v := range point.Values {
+		out.Values = append(out.Values, layoutValue{p.Func.Regs[v.Reg].Name, v.Type.String(), v.Offset})
+	}
+	return out
+}

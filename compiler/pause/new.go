@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+)
+
+// New decides how kernel f of m is paused. f is as passes.Prepare leaves it: a
+// kernel that still has calls runs to its end.
+func New(m *ir.Module, f *ir.Func) *Plan {
+	p := &planner{Plan: &Plan{Func: f, Shared: f.SharedLayout(m), Local: f.LocalLayout()}, module: m}
+	p.SharedBytes, p.LocalBytes = p.Shared.Size, p.Local.Size
+	p.cfg = passes.NewCFG(f)
+	p.loops = p.cfg.Loops(p.cfg.Dominators())
+	p.uniform = p.cfg.Uniformity()
+	p.decide()
+	p.layOut()
+	return p.Plan
+}
+
+type planner struct {
+	*Plan
+	module  *ir.Module
+	cfg     *passes.CFG
+	loops   *passes.Loops
+	uniform *passes.Uniformity
+}
+
+// class ends the decision.
+func (p *planner) class(c Class, at ir.Pos, format string, args ...any) {
+	p.Class, p.Pos, p.Reason = c, at, fmt.Sprintf(format, args...)
+}
+
+// decide finds the class and the points, which are empty for what runs to its
+// end. The order matters: what forbids a pause comes first.
+func (p *planner) decide() {
+	if in, why := p.forbidden(); in != nil {
+		p.class(RunsToEnd, in.Pos, "%s", why)
+		return
+	}
+	first, total := p.barriers()
+	if in, what := p.waits(); in != nil {
+		p.Points = nil
+		p.class(RunsToEnd, in.Pos, "blocks wait for one another: a loop ends when %s has another value", what)
+		return
+	}
+	switch {
+	case len(p.Points) > 0 && len(p.Points) == total:
+		p.class(BarrierPausable, p.Points[0].Pos(), "all threads of a block reach its barriers together")
+	case len(p.Points) > 0:
+		p.class(BarrierPausable, p.Points[0].Pos(), "all threads of a block reach %d of its %d barriers together", len(p.Points), total)
+	case total > 0:
+		p.class(RunsToEnd, first.Pos, "no barrier is reached by all threads of a block together: %s", p.why(first))
+	default:
+		p.backEdges()
+	}
+}
+
+// forbidden finds what can't be paused, wherever it stands.
+func (p *planner) forbidden() (*ir.Instr, string) {
+	for _, b := range p.cfg.Blocks {
+		for _, in := range b.Instrs {
+			switch {
+			case in.Op == ir.Call:
+				return in, "it calls functions"
+			case in.Op == ir.Alloca:
+				return in, "its local memory grows as it runs"
+			case in.Op == ir.Bar && in.Mods.Bar == ir.BarArrive:
+				return in, "bar.arrive leaves a count in a barrier, which can't be saved"
+			}
+		}
+	}
+	return nil, ""
+}
+
+// barriers makes the points at barriers, and returns the first barrier that is
+// none and the number of all.
+func (p *planner) barriers() (first *ir.Instr, total int) {
+	for n, b := range p.cfg.Blocks {
+		for i, in := range b.Instrs {
+			if in.Op != ir.Bar {
+				continue
+			}
+			total++
+			if passes.WholeBlock(in) && p.uniform.Block(n) {
+				p.Points = append(p.Points, Point{Kind: Barrier, Block: b, Index: i})
+			} else if first == nil {
+				first = in
+			}
+		}
+	}
+	return first, total
+}
+
+// why says why a barrier is no point.
+func (p *planner) why(in *ir.Instr) string {
+	switch {
+	case in.Guard != ir.NoReg:
+		return "this one has a guard"
+	case !passes.WholeBlock(in):
+		return "this one is for a part of them"
+	}
+	return "threads decide on their own whether they come to this one"
+}
+
+// backEdges makes the points at loops' ends, in a kernel without barriers: each
+// thread stops on its own there. So no thread may wait for another one that can
+// have stopped: nothing that a warp does together can come after, or in the loop.
+func (p *planner) backEdges() {
+	if len(p.loops.All) == 0 {
+		p.class(RunsToEnd, p.Func.Pos, "it has no barrier and no loop, and so it is short")
+		return
+	}
+	if len(p.Shared.Vars) > 0 {
+		p.class(RunsToEnd, p.Func.Pos, "it has shared memory, and no barrier at which that could be saved")
+		return
+	}
+	var warp *ir.Instr
+	for _, loop := range p.loops.All {
+		if in := p.warpAfter(loop.Header); in != nil {
+			warp = in
+			continue
+		}
+		for _, latch := range loop.Latches {
+			p.Points = append(p.Points, Point{Kind: BackEdge, Block: p.cfg.Blocks[loop.Header], From: p.cfg.Blocks[latch]})
+		}
+	}
+	switch {
+	case len(p.Points) == 0:
+		p.class(RunsToEnd, warp.Pos, "it has no barrier, and in or after each loop %s, which the threads of a warp do together", warp.Op)
+	case warp != nil:
+		p.class(BackEdgePausable, p.Points[0].Pos(), "it has no barrier; the loops before %s in line %d do not stop", warp.Op, warp.Pos.Line)
+	default:
+		p.class(BackEdgePausable, p.Points[0].Pos(), "it has no barrier; each thread stops at the end of a round")
+	}
+}
+
+// warpAfter returns an instruction for which threads of a warp wait for one
+// another and that can be reached from a block, or nil.
+func (p *planner) warpAfter(block int) *ir.Instr {
+	seen := make([]bool, len(p.cfg.Blocks))
+	todo := []int{block}
+	for len(todo) > 0 {
+		b := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[b] {
+			continue
+		}
+		seen[b] = true
+		for _, in := range p.cfg.Blocks[b].Instrs {
+			if passes.WarpSynchronous(in.Op) {
+				return in
+			}
+		}
+		todo = append(todo, p.cfg.Succs[b]...)
+	}
+	return nil
+}
+
+// layOut fills in what is saved at each point.
+func (p *planner) layOut() {
+	if len(p.Points) == 0 {
+		return
+	}
+	live := p.cfg.Liveness()
+	for i := range p.Points {
+		point := &p.Points[i]
+		n := p.cfg.Number[point.Block]
+		regs, start := live.In[n], int64(0)
+		if point.Kind == BackEdge {
+			start = ThreadPointBytes
+		} else {
+			regs = live.After(n, point.Index)
+		}
+		var end int64
+		point.Values, end = p.values(regs.Regs(), start)
+		p.ThreadBytes = max(p.ThreadBytes, ir.AlignUp(end, align))
+	}
+}
+
+// values gives each register its place. The largest come first, so that each
+// column is aligned to its own size.
+func (p *planner) values(regs []ir.Reg, offset int64) ([]Value, int64) {
+	values := make([]Value, len(regs))
+	for i, r := range regs {
+		values[i] = Value{Reg: r, Type: p.Func.Regs[r].Type}
+	}
+	slices.SortStableFunc(values, func(a, b Value) int { return cmp.Compare(b.Type.Size(), a.Type.Size()) })
+	for i := range values {
+		values[i].Offset = offset
+		offset += int64(values[i].Type.Size())
+	}
+	return values, offset
+}
