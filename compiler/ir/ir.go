@@ -153,10 +153,11 @@ type Instr struct {
 	Callees []*Func
 	// CallArgs and CallResults are the caller's variables (space Param).
 	CallArgs, CallResults []*Var
-	// Text is PTX's opcode with all modifiers, "ld.global.nc.L1::no_allocate.f32",
-	// where this is one instruction of the program with its operands in PTX's
-	// order; "" where a pass made or changed it. It says what means nothing for
-	// the result, hints for caches, and serves only to print PTX again.
+	// Text is PTX's instruction, without its guard, where this is one instruction
+	// of the program: "ld.global.nc.L1::no_allocate.f32 $d0, [$a0+4]", $d0 for
+	// Dst[0] and $a0 for Args[0]; "" where a pass made or changed it. It has what
+	// means nothing for the result, hints for caches, and serves only to print PTX
+	// again.
 	Text string
 	Pos  Pos
 }

@@ -442,8 +442,7 @@ func (f *function) instr(in *ptx.Instr) {
 	}
 	// What is one instruction is kept as PTX has it.
 	if block != nil && block == f.block && len(block.Instrs) == first+1 {
-		if made := block.Instrs[first]; !made.Mods.CarryIn && !made.Mods.CarryOut {
-			made.Text = strings.Clone(in.Opcode())
-		}
+		made := block.Instrs[first]
+		made.Text = f.text(in, made)
 	}
 }

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lower
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
+)
+
+// text returns the instruction as PTX has it, with a mark in the place of each
+// register, variable and special register (ir.Instr.Text): an instruction that
+// was made of it has them in the same order, results first. "" where it hasn't.
+func (f *function) text(in *ptx.Instr, made *ir.Instr) string {
+	w := marker{f: f, made: made, ok: true}
+	w.out.WriteString(in.Opcode())
+	for i := range in.Args {
+		w.out.WriteString([]string{" ", ", "}[min(i, 1)])
+		w.operand(&in.Args[i])
+	}
+	if !w.ok || w.dst < len(made.Dst) && !made.Mods.CarryOut {
+		return ""
+	}
+	return w.out.String()
+}
+
+// marker writes operands with marks.
+type marker struct {
+	f        *function
+	made     *ir.Instr
+	dst, arg int // the next ones
+	ok       bool
+	out      strings.Builder
+}
+
+func (w *marker) list(elems []ptx.Operand) {
+	for i := range elems {
+		if i > 0 {
+			w.out.WriteString(", ")
+		}
+		w.operand(&elems[i])
+	}
+}
+
+func (w *marker) operand(o *ptx.Operand) {
+	switch o.Kind {
+	case ptx.Sink:
+		if w.dst < len(w.made.Dst) && w.made.Dst[w.dst] == ir.NoReg {
+			w.mark('d', &w.dst)
+			return
+		}
+		w.out.WriteByte('_')
+	case ptx.Vector:
+		w.out.WriteByte('{')
+		w.list(o.Elems)
+		w.out.WriteByte('}')
+	case ptx.Pair:
+		w.operand(&o.Elems[0])
+		w.out.WriteByte('|')
+		w.operand(&o.Elems[1])
+	case ptx.Address:
+		w.out.WriteByte('[')
+		if o.Name == "" {
+			w.out.WriteString(o.Num.String())
+		} else {
+			w.name(o)
+			w.out.WriteString("+" + strconv.FormatInt(int64(o.Num.Bits), 10))
+		}
+		w.ok = w.ok && o.Elems == nil && o.Suffix == ""
+		w.out.WriteByte(']')
+	case ptx.Num:
+		w.out.WriteString(o.Num.String())
+		// Its place among the arguments, where it has one.
+		if w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.ImmOperand {
+			w.arg++
+		}
+	case ptx.Name:
+		w.ok = w.ok && !o.Neg
+		w.name(o)
+	}
+}
+
+// name writes the mark of the operand that o has become.
+func (w *marker) name(o *ptx.Operand) {
+	var reg = ir.NoReg
+	sym := w.f.lookup(o.Name)
+	switch {
+	case sym != nil && sym.reg != nil && (o.Suffix != "" || len(sym.reg.regs) == 1):
+		reg, _ = w.f.register(&ptx.Operand{Kind: ptx.Name, Name: o.Name, Suffix: o.Suffix})
+	case sym != nil && sym.reg != nil: // a vector by its name
+		w.out.WriteByte('{')
+		for i := range sym.reg.regs {
+			if i > 0 {
+				w.out.WriteString(", ")
+			}
+			w.register(sym.reg.regs[i])
+		}
+		w.out.WriteByte('}')
+		return
+	}
+	if reg != ir.NoReg {
+		w.register(reg)
+		return
+	}
+	// A variable, a function or a special register: an argument.
+	if w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind > ir.ImmOperand {
+		w.mark('a', &w.arg)
+		return
+	}
+	w.ok = false
+}
+
+// register writes the mark of a register: the next result, or the next argument.
+func (w *marker) register(r ir.Reg) {
+	switch {
+	case w.dst < len(w.made.Dst) && w.made.Dst[w.dst] == r:
+		w.mark('d', &w.dst)
+	case w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.RegOperand && w.made.Args[w.arg].Reg == r:
+		w.mark('a', &w.arg)
+	default:
+		w.ok = false
+	}
+}
+
+func (w *marker) mark(which byte, n *int) {
+	w.out.WriteByte('$')
+	w.out.WriteByte(which)
+	w.out.WriteString(strconv.Itoa(*n))
+	*n++
+}
