@@ -53,10 +53,10 @@ type Buffer struct {
 	// own.
 	Var  bool
 	Addr uint64 // given by Place, or by who places the module's variables
-	Init []byte
+	Init []byte // nil for a variable: what the module says
 	// Pointers are put into Init when all buffers have their places.
 	Pointers []Pointer
-	// Want is what must be there in the end. nil: Init, unchanged.
+	// Want is what must be there in the end; if nil, Init, unchanged.
 	Want []byte
 	// Elem is how differences are told and measured.
 	Elem Elem
@@ -121,7 +121,7 @@ type entry struct {
 }
 
 var table = slices.Concat(basicCases, arithmeticCases, reduceCases, warpCases, atomicCases,
-	gridCases, matrixCases, graphCases, numericCases)
+	gridCases, matrixCases, graphCases, numericCases, controlCases, barrierCases)
 
 func (e entry) make() *Case {
 	h := fnv.New64a()
