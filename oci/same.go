@@ -70,7 +70,9 @@ func (was *identity) differs(is *identity) (found []string) {
 		}
 	}
 	for _, a := range []struct{ key, what string }{
-		// Whoever may make pods in one namespace must not read another's memory.
+		// Whoever may make pods in one namespace must not read another's memory. One
+		// of no pod is nobody's: who put it where pods can name it, which only root
+		// can, has given it to all of them (docs/security.md).
 		{annotationSandboxNamespace, "the Kubernetes namespace"},
 		{annotationImageName, "the image"},
 	} {

@@ -58,6 +58,8 @@ func TestTakes(t *testing.T) {
 		}},
 		"no seccomp any more":   {is: func(s *specs.Spec) { s.Linux.Seccomp = nil }},
 		"not of Kubernetes":     {was: func(s *specs.Spec) { s.Annotations = nil }},
+		"not in Kubernetes":     {is: func(s *specs.Spec) { s.Annotations = nil }},
+		"an empty namespace":    {was: func(s *specs.Spec) { s.Annotations["io.kubernetes.cri.sandbox-namespace"] = "" }, want: "the Kubernetes namespace is team, and was "},
 		"another namespace":     {is: func(s *specs.Spec) { s.Annotations["io.kubernetes.cri.sandbox-namespace"] = "other" }, want: "the Kubernetes namespace is other, and was team"},
 		"another image":         {is: func(s *specs.Spec) { s.Annotations["io.kubernetes.cri.image-name"] = "web:2" }, want: "the image is web:2, and was web:1"},
 		"another command":       {is: func(s *specs.Spec) { s.Process.Args = []string{"serve"} }, want: "the command is [serve], and was [serve -v]"},
