@@ -87,6 +87,7 @@ func cdiGenerateCommand() *cobra.Command {
 	flags.StringVar(&host.Library, "library-dir", "", "`directory` of libhetcuda (default as the shim finds it)")
 	flags.StringVar(&host.Hook, "hook", "", "`path` of hetgpu-hook (default beside this program)")
 	flags.StringSliceVar(&host.LibraryPath, "library-path", nil, "`directories` of containers that LD_LIBRARY_PATH has besides: CDI replaces an image's own")
+	flags.BoolVar(&host.Userfaultfd, "userfaultfd", false, "give containers /dev/userfaultfd too, whatever runs them (docs/cdi.md)")
 	flags.StringVar(&file, "config", "", "configuration `file`, instead of "+config.Path)
 	return cmd
 }

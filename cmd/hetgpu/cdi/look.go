@@ -47,6 +47,9 @@ func (h *Host) Look(ctx context.Context, inventory gpuplugin.Inventory, roots Ro
 			return err
 		}
 	}
+	if _, err := os.Stat(userfaultfd); err == nil && h.Userfaultfd {
+		h.Nodes[userfaultfd] = userfaultfd
+	}
 	var err error
 	if h.Libraries, err = driverlibs.Find(roots.Driver, driverlibs.Dirs(ctx, roots.Driver), h.Driver); err != nil {
 		return err

@@ -51,6 +51,8 @@ type Host struct {
 	Library, Hook string
 	// LibraryPath is what containers have besides in LD_LIBRARY_PATH.
 	LibraryPath []string
+	// Userfaultfd gives containers /dev/userfaultfd, whatever runs them.
+	Userfaultfd bool
 }
 
 // The device nodes of the driver that are no GPU. CUDA works with the first two.
@@ -58,6 +60,9 @@ var (
 	neededNodes  = []string{"/dev/nvidiactl", "/dev/nvidia-uvm"}
 	controlNodes = append(slices.Clone(neededNodes), "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 )
+
+// userfaultfd is the host's own, wherever the driver's nodes are.
+const userfaultfd = "/dev/userfaultfd"
 
 // Spec is the specification for a host: a device for each GPU by number and by
 // UUID, and one for all. It fails if a container could not use them.
@@ -96,6 +101,14 @@ func (h Host) common() (*specs.ContainerEdits, error) {
 			}
 			continue
 		}
+		e.DeviceNodes = append(e.DeviceNodes, node)
+	}
+	if h.Userfaultfd {
+		node, err := h.node(userfaultfd)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Linux has it from 6.1 on", err)
+		}
+		node.Permissions = "rw"
 		e.DeviceNodes = append(e.DeviceNodes, node)
 	}
 	// A file system of its own, so that nothing is made in the image for what is

@@ -101,6 +101,23 @@ func TestSpec(t *testing.T) {
 	}
 }
 
+// Only who asks for it gives it away: as the shim does, to read and write.
+func TestSpecUserfaultfd(t *testing.T) {
+	h := twoGPUs()
+	h.Nodes["/dev/userfaultfd"] = "/dev/userfaultfd"
+	for _, asked := range []bool{false, true} {
+		h.Userfaultfd = asked
+		s, err := Spec(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(s.ContainerEdits.DeviceNodes, func(n *cdispecs.DeviceNode) bool { return n.Path == "/dev/userfaultfd" })
+		if (i >= 0) != asked || asked && s.ContainerEdits.DeviceNodes[i].Permissions != "rw" {
+			t.Errorf("asked %t: nodes %q", asked, paths(s.ContainerEdits.DeviceNodes))
+		}
+	}
+}
+
 func paths(nodes []*cdispecs.DeviceNode) string {
 	var list []string
 	for _, n := range nodes {
@@ -115,6 +132,7 @@ func TestSpecOfUnfitHosts(t *testing.T) {
 		says string
 	}{
 		"no GPU":            {func(h *Host) { h.GPUs = nil }, "no NVIDIA GPU"},
+		"no userfaultfd":    {func(h *Host) { h.Userfaultfd = true }, "there is no /dev/userfaultfd: Linux has it from 6.1 on"},
 		"no node of a GPU":  {func(h *Host) { delete(h.Nodes, "/dev/nvidia0") }, "GPU GPU-a: there is no /dev/nvidia0"},
 		"no control node":   {func(h *Host) { delete(h.Nodes, "/dev/nvidiactl") }, "there is no /dev/nvidiactl"},
 		"no managed memory": {func(h *Host) { delete(h.Nodes, "/dev/nvidia-uvm") }, "nvidia-modprobe"},
