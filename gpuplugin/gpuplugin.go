@@ -82,6 +82,8 @@ type Stored struct {
 	// Bytes is all of it: Zero of it were zeros and are not stored, Reused are in
 	// the snapshots before, and Written in this one.
 	Bytes, Zero, Reused, Written uint64
+	// KeyID names the key with which the files are encrypted; "" if they are not.
+	KeyID string
 }
 
 // Kept says where device memory is that was left on its devices for a restore.

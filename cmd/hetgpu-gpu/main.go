@@ -33,24 +33,25 @@ import (
 
 func main() {
 	fd := flag.Int("socket-fd", -1, "`number` of the connected unix socket on which to serve")
+	keyFile := flag.String("key-file", "", "`file` with the key that device memory in files is encrypted with")
 	flag.Parse()
 	// Not os.Exit's business to wait: a call that the driver never answers
 	// must not keep the helper alive.
-	if err := run(*fd, flag.Args()); err != nil {
+	if err := run(*fd, *keyFile, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "hetgpu-gpu:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func run(fd int, args []string) error {
+func run(fd int, keyFile string, args []string) error {
 	if fd < 0 && len(args) > 0 && args[0] == "keep" {
 		return keep(context.Background(), args[1:])
 	}
 	d := driver.New(driver.LibrariesFromEnv())
 	switch {
 	case fd >= 0 && len(args) == 0:
-		return serve(context.Background(), fd, d)
+		return serve(context.Background(), fd, keyFile, d)
 	case fd < 0 && len(args) == 1 && args[0] == "inventory":
 		return inventory(d)
 	case fd < 0 && len(args) > 0 && args[0] == "selftest":
@@ -60,14 +61,16 @@ func run(fd int, args []string) error {
 }
 
 // serve initializes the driver while the shim still has other things to do.
-func serve(ctx context.Context, fd int, d *driver.Driver) error {
+func serve(ctx context.Context, fd int, keyFile string, d *driver.Driver) error {
 	raiseFiles(ctx)
 	go func() {
 		if err := d.Init(); err != nil {
 			log.G(ctx).WithError(err).Warn("CUDA driver not initialized; will try again when needed")
 		}
 	}()
-	return helper.Serve(ctx, uintptr(fd), d, datapath.New(machine{d}, datapath.DefaultConfig()))
+	cfg := datapath.DefaultConfig()
+	cfg.KeyFile = keyFile
+	return helper.Serve(ctx, uintptr(fd), d, datapath.New(machine{d}, cfg))
 }
 
 // raiseFiles allows as many descriptors as can be: each chunk of parked memory is

@@ -20,6 +20,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/inspect"
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/kept"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/version"
 )
 
@@ -114,6 +115,13 @@ func inspectCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if os.Geteuid() == 0 { // a keeper speaks to nobody else
 				opts.Keeper = kept.Status
+			}
+			opts.Key = func(id string) (*memfile.Key, error) {
+				conf, err := config.Load()
+				if err != nil {
+					return nil, err
+				}
+				return memfile.KeyFor(id, conf.Encryption.KeyFile)
 			}
 			report, err := inspect.Inspect(cmd.Context(), args[0], opts)
 			if report == nil {

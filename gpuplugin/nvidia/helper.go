@@ -37,6 +37,9 @@ type HelperConfig struct {
 	// Env is its environment; nil stands for the own one, without what would
 	// hide devices from CUDA.
 	Env []string
+	// KeyFile has the key with which it encrypts device memory in files; "" for
+	// none. Only the helper reads it.
+	KeyFile string
 }
 
 // Helper is the connection to the device helper. It starts one when there is

@@ -62,7 +62,11 @@ func startHelper(ctx context.Context, cfg HelperConfig) (*helperProcess, error) 
 		return nil, err
 	}
 	defer theirs.Close()
-	cmd := exec.Command(program, "-socket-fd", "3")
+	args := []string{"-socket-fd", "3"}
+	if cfg.KeyFile != "" {
+		args = append(args, "-key-file", cfg.KeyFile)
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Env = cfg.Env
 	if cmd.Env == nil {
 		cmd.Env = helperEnv(os.Environ())

@@ -180,7 +180,7 @@ func (h *Helper) Save(ctx context.Context, req SaveRequest) (Saved, error) {
 	}
 	saved := Saved{
 		Bytes: resp.GetBytes(), Stored: resp.GetStored(), Zero: resp.GetZero(), Reused: resp.GetReused(),
-		Phases: movePhases(resp.GetPhases()),
+		Phases: movePhases(resp.GetPhases()), KeyID: resp.GetKeyId(),
 	}
 	for _, f := range resp.GetFiles() {
 		saved.Files = append(saved.Files, SavedFile{Name: f.GetName(), Size: f.GetSize()})

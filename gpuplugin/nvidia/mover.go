@@ -193,6 +193,8 @@ type Saved struct {
 	// Bytes is the memory: Stored in these files, Zero not written, and Reused
 	// from the parent's.
 	Bytes, Stored, Zero, Reused uint64
+	// KeyID names the key with which the files are encrypted; "" if they are not.
+	KeyID string
 	// Phases are in their order; some run beside one another.
 	Phases []MovePhase
 }

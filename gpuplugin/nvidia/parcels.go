@@ -47,7 +47,7 @@ func save(ctx context.Context, m Mover, req SaveRequest) (gpuplugin.Stored, erro
 		return gpuplugin.Stored{}, fmt.Errorf("save device memory: %w", explained(err))
 	}
 	trace(ctx, saved.Phases)
-	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored}, nil
+	return gpuplugin.Stored{Bytes: saved.Bytes, Zero: saved.Zero, Reused: saved.Reused, Written: saved.Stored, KeyID: saved.KeyID}, nil
 }
 
 // drop forgets parcels. A helper that has died has none.

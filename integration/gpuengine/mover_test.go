@@ -135,7 +135,7 @@ func (b *moverBench) save(t *testing.T, y *toy, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := memfile.Verify(t.Context(), dir)
+	x, err := memfile.Verify(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,17 @@ type Config struct {
 	Driver  Driver   `toml:"driver"`
 	Split   Split    `toml:"split"`
 	Restore Restore  `toml:"restore"`
+	// Encryption is of device memory in a snapshot's files.
+	Encryption Encryption `toml:"encryption"`
+}
+
+// Encryption is about device memory in files.
+type Encryption struct {
+	// KeyFile has the key; "" for no encryption.
+	KeyFile string `toml:"key_file"`
+	// AllowPlain lets device memory be saved that no file of ours is for, so that
+	// CRIU writes it as it is.
+	AllowPlain bool `toml:"allow_plain"`
 }
 
 // Restore is about snapshots that a container names.
@@ -132,9 +143,11 @@ func load(name string, mayMiss bool) (Config, error) {
 		}
 		return c, fmt.Errorf("configuration %s: %w", name, err)
 	}
-	for key, dir := range map[string]string{"split.library_dir": c.Split.LibraryDir, "split.preload_dir": c.Split.PreloadDir} {
-		if dir != "" && !filepath.IsAbs(dir) {
-			return c, fmt.Errorf("configuration %s: %s is %q, want an absolute path", name, key, dir)
+	for key, path := range map[string]string{
+		"split.library_dir": c.Split.LibraryDir, "split.preload_dir": c.Split.PreloadDir, "encryption.key_file": c.Encryption.KeyFile,
+	} {
+		if path != "" && !filepath.IsAbs(path) {
+			return c, fmt.Errorf("configuration %s: %s is %q, want an absolute path", name, key, path)
 		}
 	}
 	for _, dir := range c.Restore.Dirs {

@@ -27,8 +27,13 @@ func TestLoad(t *testing.T) {
 		"relative directory": {"[split]\npreload_dir = \"x\"\n", nil, "absolute"},
 		"restore":            {"[restore]\ndirs = [\"/a\", \"/b\"]\n", func(c *Config) { c.Restore.Dirs = []string{"/a", "/b"} }, ""},
 		"relative snapshots": {"[restore]\ndirs = [\"a\"]\n", nil, "absolute"},
-		"log level":          {"[criu]\nlog_level = 9\n", nil, "log_level"},
-		"not TOML":           {"]", nil, "configuration"},
+		"key file": {
+			"[encryption]\nkey_file = \"/k\"\nallow_plain = true\n",
+			func(c *Config) { c.Encryption = Encryption{KeyFile: "/k", AllowPlain: true} }, "",
+		},
+		"relative key file": {"[encryption]\nkey_file = \"k\"\n", nil, "encryption.key_file"},
+		"log level":         {"[criu]\nlog_level = 9\n", nil, "log_level"},
+		"not TOML":          {"]", nil, "configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.toml")

@@ -18,15 +18,17 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpb"
 )
 
-// Version is the version of the format that is written, and the newest that is
-// read.
-const Version = 1
+// Version is the newest version of the format that is read. The older one is
+// written where nothing is encrypted.
+const Version = 2
+
+const versionPlain = 1
 
 // Limits on what an index may hold: far above what a host can make, and small
 // enough for a hostile one to be read.
 const (
 	// MaxIndexSize is the largest index that is read. A terabyte of memory needs
-	// about 11 MiB.
+	// about 11 MiB, encrypted 21 MiB.
 	MaxIndexSize = 64 << 20
 	// MaxFiles, MaxProcesses and MaxChunks are of one index, and MaxGeneration
 	// is how far back a file may be.
@@ -47,29 +49,60 @@ const (
 	beforeBody = headerLen + sha256.Size
 )
 
-// Encode returns the contents of the index's file.
-func Encode(x *Index) ([]byte, error) {
-	if err := x.validate(); err != nil {
-		return nil, fmt.Errorf("index of device memory: %w", err)
-	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(x.message())
+// Encode returns the contents of the index's file. The key is that of the files,
+// nil if they are not encrypted.
+func Encode(x *Index, key *Key) ([]byte, error) {
+	data, err := encode(x, key)
 	if err != nil {
 		return nil, fmt.Errorf("index of device memory: %w", err)
 	}
-	if len(body)+beforeBody > MaxIndexSize {
-		return nil, fmt.Errorf("index of device memory: %d bytes, more than the %d that would be read again", len(body)+beforeBody, MaxIndexSize)
-	}
-	return envelope(Version, body), nil
+	return data, nil
 }
 
-func envelope(version uint32, body []byte) []byte {
-	data := make([]byte, 0, beforeBody+len(body))
+func encode(x *Index, key *Key) ([]byte, error) {
+	if err := x.validate(); err != nil {
+		return nil, err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(x.message())
+	if err != nil {
+		return nil, err
+	}
+	var sealed []byte
+	version, size := uint32(versionPlain), uint64(len(body))
+	if x.Encrypted() {
+		if err := key.is(x.KeyID); err != nil {
+			return nil, err
+		}
+		body = append(binary.LittleEndian.AppendUint64(nil, uint64(len(body))), body...)
+		version, size = Version, uint64(len(body))+x.sealedSize()
+	}
+	head := header(version, size)
+	if x.Encrypted() {
+		if sealed, err = x.sealDigests(key, slices.Concat(head, body)); err != nil {
+			return nil, err
+		}
+	}
+	body = append(body, sealed...)
+	if len(body)+beforeBody > MaxIndexSize {
+		return nil, fmt.Errorf("%d bytes, more than the %d that would be read again", len(body)+beforeBody, MaxIndexSize)
+	}
+	sum := digestOfEnvelope(head, body)
+	return slices.Concat(head, sum[:], body), nil
+}
+
+// sealedSize is how long the encrypted digests are.
+func (x *Index) sealedSize() uint64 {
+	blocks := uint64(0)
+	x.eachBlock(func(*Block) { blocks++ })
+	return blocks*DigestSize + TagSize
+}
+
+func header(version uint32, size uint64) []byte {
+	data := make([]byte, 0, headerLen)
 	data = append(data, magic...)
 	data = binary.LittleEndian.AppendUint32(data, version)
 	data = binary.LittleEndian.AppendUint32(data, 0)
-	data = binary.LittleEndian.AppendUint64(data, uint64(len(body)))
-	sum := digestOfEnvelope(data, body)
-	return append(append(data, sum[:]...), body...)
+	return binary.LittleEndian.AppendUint64(data, size)
 }
 
 func digestOfEnvelope(header, body []byte) (sum [sha256.Size]byte) {
@@ -80,7 +113,8 @@ func digestOfEnvelope(header, body []byte) (sum [sha256.Size]byte) {
 }
 
 // Decode reads the contents of an index's file. What it returns is valid; its
-// error is [ErrDamaged] or [ErrNewerVersion].
+// error is [ErrDamaged] or [ErrNewerVersion]. Of one that is encrypted that is
+// proved, and all of it known, only by [Index.Unlock].
 func Decode(data []byte) (*Index, error) {
 	version, body, err := unwrap(data)
 	if err != nil {
@@ -90,12 +124,36 @@ func Decode(data []byte) (*Index, error) {
 		return nil, fmt.Errorf("%w: version %d, and this program reads up to %d; use a hetGPU at least as new as the one that made it",
 			ErrNewerVersion, version, Version)
 	}
-	x, err := decodeBody(body)
+	var x *Index
+	if version == versionPlain {
+		x, err = decodeBody(body, false)
+	} else {
+		x, err = decodeEncrypted(data[:headerLen], body)
+	}
 	if err == nil {
 		err = x.validate()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, IndexName, err)
+	}
+	return x, nil
+}
+
+// decodeEncrypted reads the body of version 2: the length of the message, the
+// message, and what is encrypted.
+func decodeEncrypted(header, body []byte) (*Index, error) {
+	const length = 8
+	if len(body) < length || binary.LittleEndian.Uint64(body) > uint64(len(body)-length) {
+		return nil, fmt.Errorf("a body of %d bytes, which is no message", len(body))
+	}
+	size := length + int(binary.LittleEndian.Uint64(body))
+	x, err := decodeBody(body[length:size], true)
+	if err != nil {
+		return nil, err
+	}
+	x.rest, x.sealed = slices.Concat(header, body[:size]), body[size:]
+	if uint64(len(x.sealed)) != x.sealedSize() {
+		return nil, fmt.Errorf("%d bytes are encrypted, and %d are needed", len(x.sealed), x.sealedSize())
 	}
 	return x, nil
 }
@@ -122,7 +180,7 @@ func unwrap(data []byte) (version uint32, body []byte, err error) {
 	return version, body, nil
 }
 
-func decodeBody(body []byte) (*Index, error) {
+func decodeBody(body []byte, encrypted bool) (*Index, error) {
 	// Messages of no length cost nothing in the file and much in memory.
 	if err := countMessages(body); err != nil {
 		return nil, err
@@ -136,19 +194,34 @@ func decodeBody(body []byte) (*Index, error) {
 	}
 	x := &Index{}
 	unknown := len(m.ProtoReflect().GetUnknown())
+	if e := m.GetEncryption(); encrypted != (e != nil) {
+		return nil, fmt.Errorf("encryption is %t, and the version says %t", e != nil, encrypted)
+	} else if encrypted {
+		unknown += len(e.ProtoReflect().GetUnknown())
+		x.KeyID = e.GetKeyId()
+		if !IsKeyID(x.KeyID) || len(e.GetSalt()) != SaltSize {
+			return nil, fmt.Errorf("key %q, salt of %d bytes", x.KeyID, len(e.GetSalt()))
+		}
+		x.Salt = Salt(e.GetSalt())
+	}
 	for _, f := range m.GetFiles() {
 		unknown += len(f.ProtoReflect().GetUnknown())
 		if f.GetGeneration() > MaxGeneration {
 			return nil, fmt.Errorf("%q is %d snapshots before", f.GetName(), f.GetGeneration())
 		}
-		x.Files = append(x.Files, DataFile{Name: f.GetName(), Size: f.GetSize(), Generation: int(f.GetGeneration())})
+		file := DataFile{Name: f.GetName(), Size: f.GetSize(), Generation: int(f.GetGeneration())}
+		if len(f.GetSalt()) != saltSize(encrypted) {
+			return nil, fmt.Errorf("%q has a salt of %d bytes", f.GetName(), len(f.GetSalt()))
+		}
+		copy(file.Salt[:], f.GetSalt())
+		x.Files = append(x.Files, file)
 	}
 	for i, mp := range m.GetProcesses() {
 		unknown += len(mp.ProtoReflect().GetUnknown())
 		p := Process{}
 		for j, mc := range mp.GetChunks() {
 			unknown += len(mc.ProtoReflect().GetUnknown())
-			c, err := decodeChunk(mc)
+			c, err := decodeChunk(mc, encrypted)
 			if err != nil {
 				return nil, fmt.Errorf("process %d, chunk %d: %w", i, j, err)
 			}
@@ -215,7 +288,14 @@ func eachField(message []byte, visit func(number protowire.Number, value []byte)
 	return nil
 }
 
-func decodeChunk(m *indexpb.Chunk) (Chunk, error) {
+func saltSize(encrypted bool) int {
+	if encrypted {
+		return SaltSize
+	}
+	return 0
+}
+
+func decodeChunk(m *indexpb.Chunk, encrypted bool) (Chunk, error) {
 	c := Chunk{ID: m.GetId(), Address: m.GetAddress(), Size: m.GetSize(), Shared: m.GetShared()}
 	places, offsets, digests := m.GetPlaces(), m.GetOffsets(), m.GetDigests()
 	if c.Size == 0 || c.Size%Align != 0 || c.Size > MaxMemory {
@@ -226,16 +306,29 @@ func decodeChunk(m *indexpb.Chunk) (Chunk, error) {
 	}
 	c.Device = UUID(m.GetDevice())
 	n := NumBlocks(c.Size)
-	if uint64(len(places)) != n || uint64(len(digests)) != n*DigestSize {
+	want := n * DigestSize
+	if encrypted {
+		want = 0
+	}
+	if uint64(len(places)) != n || uint64(len(digests)) != want {
 		return c, fmt.Errorf("%d places and %d bytes of digests for %d blocks", len(places), len(digests), n)
 	}
+	tags, sums := m.GetTags(), m.GetSums()
 	c.Blocks = make([]Block, n)
 	for i := range c.Blocks {
 		b := &c.Blocks[i]
 		b.File = places[i]
-		b.Digest = Digest(digests[i*DigestSize:][:DigestSize])
+		if !encrypted {
+			b.Digest = Digest(digests[i*DigestSize:])
+		}
 		if b.Zero() {
 			continue
+		}
+		if encrypted {
+			if len(tags) < TagSize || len(sums) == 0 {
+				return c, fmt.Errorf("no tag for block %d", i)
+			}
+			b.Tag, b.Sum, tags, sums = Tag(tags), sums[0], tags[TagSize:], sums[1:]
 		}
 		if len(offsets) == 0 || offsets[0] > math.MaxUint64/Align {
 			return c, fmt.Errorf("no offset for block %d", i)
@@ -246,25 +339,35 @@ func decodeChunk(m *indexpb.Chunk) (Chunk, error) {
 	if len(offsets) > 0 {
 		return c, fmt.Errorf("%d offsets too many", len(offsets))
 	}
+	if len(tags) > 0 || len(sums) > 0 {
+		return c, fmt.Errorf("%d bytes of tags and %d sums too many", len(tags), len(sums))
+	}
 	return c, nil
 }
 
 func (x *Index) message() *indexpb.Index {
 	m := &indexpb.Index{BlockSize: BlockSize}
+	if x.Encrypted() {
+		m.Encryption = &indexpb.Encryption{KeyId: x.KeyID, Salt: x.Salt[:]}
+	}
 	for _, f := range x.Files {
-		m.Files = append(m.Files, &indexpb.DataFile{Name: f.Name, Size: f.Size, Generation: uint32(f.Generation)})
+		file := &indexpb.DataFile{Name: f.Name, Size: f.Size, Generation: uint32(f.Generation)}
+		if x.Encrypted() {
+			file.Salt = bytes.Clone(f.Salt[:])
+		}
+		m.Files = append(m.Files, file)
 	}
 	for _, p := range x.Processes {
 		mp := &indexpb.Process{}
 		for i := range p.Chunks {
-			mp.Chunks = append(mp.Chunks, p.Chunks[i].message())
+			mp.Chunks = append(mp.Chunks, p.Chunks[i].message(x.Encrypted()))
 		}
 		m.Processes = append(m.Processes, mp)
 	}
 	return m
 }
 
-func (c *Chunk) message() *indexpb.Chunk {
+func (c *Chunk) message(encrypted bool) *indexpb.Chunk {
 	m := &indexpb.Chunk{Id: c.ID, Address: c.Address, Size: c.Size, Device: c.Device[:], Shared: c.Shared}
 	m.Places = make([]uint32, 0, len(c.Blocks))
 	m.Digests = make([]byte, 0, len(c.Blocks)*DigestSize)
@@ -273,7 +376,13 @@ func (c *Chunk) message() *indexpb.Chunk {
 		if !b.Zero() {
 			m.Offsets = append(m.Offsets, b.Offset/Align)
 		}
-		m.Digests = append(m.Digests, b.Digest[:]...)
+		switch {
+		case !encrypted:
+			m.Digests = append(m.Digests, b.Digest[:]...)
+		case !b.Zero():
+			m.Tags = append(m.Tags, b.Tag[:]...)
+			m.Sums = append(m.Sums, b.Sum)
+		}
 	}
 	return m
 }

@@ -17,9 +17,10 @@ import (
 )
 
 // WriteIndex writes the index to a snapshot's directory, on disk, and is the last
-// step of a save: it must not be there before. It returns the file's size.
-func WriteIndex(dir string, x *Index) (size int64, err error) {
-	data, err := Encode(x)
+// step of a save: it must not be there before. The key is that of [Encode]. It
+// returns the file's size.
+func WriteIndex(dir string, x *Index, key *Key) (size int64, err error) {
+	data, err := Encode(x, key)
 	if err != nil {
 		return 0, err
 	}
@@ -101,9 +102,14 @@ func CloseAll(files []*os.File) {
 }
 
 // Verify reads all of the memory in a snapshot's directory and compares it with
-// the digests. Its error is [ErrDamaged], [ErrNewerVersion], or that of a read.
-func Verify(ctx context.Context, dir string) (*Index, error) {
+// the digests: what is encrypted with the sums of the files, and with a key (nil is
+// none) with tags and digests too. Its error is [ErrDamaged],
+// [ErrNewerVersion], [ErrKey], or that of a read.
+func Verify(ctx context.Context, dir string, key *Key) (*Index, error) {
 	x, err := ReadIndex(dir)
+	if err == nil && key != nil {
+		err = x.Unlock(key)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +122,21 @@ func Verify(ctx context.Context, dir string) (*Index, error) {
 	for i, f := range files {
 		readers[i] = f
 	}
-	return x, x.Verify(ctx, readers)
+	return x, x.Verify(ctx, readers, key)
 }
 
 // Verify compares the contents of the files, which are in the index's order,
-// with the digests.
-func (x *Index) Verify(ctx context.Context, files []io.ReaderAt) error {
+// with the digests. With a key the index is unlocked.
+func (x *Index) Verify(ctx context.Context, files []io.ReaderAt, key *Key) error {
 	if len(files) != len(x.Files) {
 		return fmt.Errorf("%d files are to be verified, and the index has %d", len(files), len(x.Files))
+	}
+	v := &verifier{index: x, files: files}
+	if x.Encrypted() && key != nil {
+		var err error
+		if v.ciphers, err = key.Ciphers(x.Files); err != nil {
+			return err
+		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -132,7 +145,7 @@ func (x *Index) Verify(ctx context.Context, files []io.ReaderAt) error {
 			chunk := &x.Processes[p].Chunks[c]
 			for first := 0; first < len(chunk.Blocks); first += verifyBlocks {
 				g.Go(func() error {
-					return x.verify(ctx, files, p, chunk, first, min(first+verifyBlocks, len(chunk.Blocks)))
+					return v.verify(ctx, p, chunk, first, min(first+verifyBlocks, len(chunk.Blocks)))
 				})
 			}
 		}
@@ -143,24 +156,46 @@ func (x *Index) Verify(ctx context.Context, files []io.ReaderAt) error {
 // verifyBlocks is how many blocks are one piece of work.
 const verifyBlocks = 16
 
-func (x *Index) verify(ctx context.Context, files []io.ReaderAt, process int, c *Chunk, first, end int) error {
+type verifier struct {
+	index *Index
+	files []io.ReaderAt
+	// ciphers are the files', nil if they are not to be decrypted.
+	ciphers []*Cipher
+}
+
+func (v *verifier) verify(ctx context.Context, process int, c *Chunk, first, end int) error {
+	x := v.index
 	var buf []byte
 	for i := first; i < end; i++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		b, n := c.Blocks[i], c.BlockLen(i)
+		if b.Zero() && x.Encrypted() && v.ciphers == nil {
+			continue
+		}
 		if b.Zero() {
-			if b.Digest != zeroDigest(n) {
-				return x.Damage(process, c, i, zeroDigest(n))
+			if zero := zeroDigest(n); b.Digest != zero {
+				return x.Damage(process, c, i, zero)
 			}
 			continue
 		}
 		if buf == nil {
-			buf = make([]byte, BlockSize)
+			buf = make([]byte, BlockSize+TagSize)
 		}
-		if _, err := files[b.File-1].ReadAt(buf[:n], int64(b.Offset)); err != nil {
+		if _, err := v.files[b.File-1].ReadAt(buf[:n], int64(b.Offset)); err != nil {
 			return fmt.Errorf("read %s at %d: %w", x.Files[b.File-1].Path(), b.Offset, err)
+		}
+		if x.Encrypted() {
+			if got := Sum(buf[:n]); got != b.Sum {
+				return fmt.Errorf("%w: %s: it has the sum %08x, and the index says %08x", ErrDamaged, x.where(process, c, i), got, b.Sum)
+			}
+			if v.ciphers == nil {
+				continue
+			}
+			if !v.ciphers[b.File-1].Open(buf[:n], b.Offset, b.Tag) {
+				return x.Forged(process, c, i)
+			}
 		}
 		if got, _ := DigestOf(buf[:n]); got != b.Digest {
 			return x.Damage(process, c, i, got)
@@ -171,11 +206,19 @@ func (x *Index) verify(ctx context.Context, files []io.ReaderAt, process int, c 
 
 // Damage says that a block has another digest than the index has.
 func (x *Index) Damage(process int, c *Chunk, block int, got Digest) error {
+	return fmt.Errorf("%w: %s: it has the digest %s, and the index says %s", ErrDamaged, x.where(process, c, block), got, c.Blocks[block].Digest)
+}
+
+// Forged says that a block is not what was encrypted at its place.
+func (x *Index) Forged(process int, c *Chunk, block int) error {
+	return fmt.Errorf("%w: %s: it is not what was encrypted there with the key %s", ErrDamaged, x.where(process, c, block), x.KeyID)
+}
+
+func (x *Index) where(process int, c *Chunk, block int) string {
 	b := c.Blocks[block]
 	where := "zeros"
 	if !b.Zero() {
 		where = fmt.Sprintf("%s at %d", x.Files[b.File-1].Path(), b.Offset)
 	}
-	return fmt.Errorf("%w: process %d, chunk %d, block %d (%s): it has the digest %s, and the index says %s",
-		ErrDamaged, process, c.ID, block, where, got, b.Digest)
+	return fmt.Sprintf("process %d, chunk %d, block %d (%s)", process, c.ID, block, where)
 }

@@ -5,7 +5,8 @@
 // hetgpu-mem.img, and files of data, hetgpu-mem-N.img. Memory is cut into blocks
 // of 2 MiB; a block of zeros is not stored, one that a snapshot before has can
 // be left there, and each has a digest that a GPU computes as fast as it reads.
-// docs/formats.md is its description.
+// The files can be encrypted, with a key of the host. docs/formats.md is its
+// description.
 //
 // What is read is taken for hostile: everything is bounded and checked before it
 // is used. The package must not know of devices, nor of who moves the data.
@@ -45,7 +46,17 @@ type Index struct {
 	Files []DataFile
 	// Processes are in the order of the manifest's.
 	Processes []Process
+	// KeyID names the key with which all of the files are encrypted, and Salt is
+	// the index's own; empty if they are not.
+	KeyID string
+	Salt  Salt
+
+	// sealed is what Unlock reads, and rest all that was before it.
+	sealed, rest []byte
 }
+
+// Encrypted tells whether the contents of the files are encrypted.
+func (x *Index) Encrypted() bool { return x.KeyID != "" }
 
 // DataFile has contents of blocks.
 type DataFile struct {
@@ -56,6 +67,8 @@ type DataFile struct {
 	// Generation is 0 for a file of the snapshot itself, 1 for one of the
 	// snapshot before it, and so on.
 	Generation int
+	// Salt is that of the save that wrote a file that is encrypted.
+	Salt Salt
 }
 
 // Path is where the file is, from the snapshot's directory.
@@ -96,8 +109,13 @@ type Block struct {
 	File uint32
 	// Offset is where in the file, a multiple of [Align].
 	Offset uint64
-	// Digest is of the contents.
+	// Digest is of the contents of memory. Where they are encrypted it is not known
+	// before [Index.Unlock].
 	Digest Digest
+	// Tag and Sum are of what is in the file, if it is encrypted: GCM's, and one that
+	// shows damage to who has not the key.
+	Tag Tag
+	Sum uint32
 }
 
 // Zero tells whether all of the block is zero, so that it is not stored.

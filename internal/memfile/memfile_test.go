@@ -61,7 +61,7 @@ func build(tb testing.TB, dir string) *memfile.Index {
 			tb.Fatal(err)
 		}
 	}
-	if _, err := memfile.WriteIndex(dir, x); err != nil {
+	if _, err := memfile.WriteIndex(dir, x, nil); err != nil {
 		tb.Fatal(err)
 	}
 	return x
@@ -70,7 +70,7 @@ func build(tb testing.TB, dir string) *memfile.Index {
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	x := build(t, dir)
-	got, err := memfile.Verify(t.Context(), dir)
+	got, err := memfile.Verify(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestRoundTrip(t *testing.T) {
 func TestWriteIndexOnlyOnce(t *testing.T) {
 	dir := t.TempDir()
 	x := build(t, dir)
-	if _, err := memfile.WriteIndex(dir, x); !errors.Is(err, os.ErrExist) {
+	if _, err := memfile.WriteIndex(dir, x, nil); !errors.Is(err, os.ErrExist) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -100,10 +100,10 @@ func TestVerifyInParent(t *testing.T) {
 	for i := range x.Files {
 		x.Files[i].Generation++
 	}
-	if _, err := memfile.WriteIndex(dir, x); err != nil {
+	if _, err := memfile.WriteIndex(dir, x, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, err := memfile.Verify(t.Context(), dir)
+	got, err := memfile.Verify(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +134,13 @@ func TestDamageIsFound(t *testing.T) {
 	}
 	for _, at := range []int64{0, 4096, memfile.BlockSize - 1, memfile.BlockSize + 4096} {
 		flip(t, filepath.Join(dir, memfile.DataName(1)), at)
-		_, err := memfile.Verify(t.Context(), dir)
+		_, err := memfile.Verify(t.Context(), dir, nil)
 		flip(t, filepath.Join(dir, memfile.DataName(1)), at)
 		if !errors.Is(err, memfile.ErrDamaged) || !strings.Contains(err.Error(), "hetgpu-mem-1.img at ") {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
-	if _, err := memfile.Verify(t.Context(), dir); err != nil {
+	if _, err := memfile.Verify(t.Context(), dir, nil); err != nil {
 		t.Errorf("after all: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestVerifyFails(t *testing.T) {
 			dir := t.TempDir()
 			build(t, dir)
 			test.damage(t, filepath.Join(dir, memfile.DataName(0)))
-			_, err := memfile.Verify(t.Context(), dir)
+			_, err := memfile.Verify(t.Context(), dir, nil)
 			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("err = %v", err)
 			}
@@ -196,7 +196,7 @@ func TestVerifyFails(t *testing.T) {
 		build(t, dir)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := memfile.Verify(ctx, dir); !errors.Is(err, context.Canceled) {
+		if _, err := memfile.Verify(ctx, dir, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("err = %v", err)
 		}
 	})
@@ -205,19 +205,19 @@ func TestVerifyFails(t *testing.T) {
 		x := build(t, dir)
 		x.Processes[2].Chunks[0].Blocks[0].Digest[3] ^= 1
 		remove(t, filepath.Join(dir, memfile.IndexName))
-		if _, err := memfile.WriteIndex(dir, x); err != nil {
+		if _, err := memfile.WriteIndex(dir, x, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := memfile.Verify(t.Context(), dir); !errors.Is(err, memfile.ErrDamaged) || !strings.Contains(err.Error(), "process 2, chunk 1, block 0 (zeros)") {
+		if _, err := memfile.Verify(t.Context(), dir, nil); !errors.Is(err, memfile.ErrDamaged) || !strings.Contains(err.Error(), "process 2, chunk 1, block 0 (zeros)") {
 			t.Errorf("err = %v", err)
 		}
 	})
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
+func check(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -275,10 +275,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"offset at the end":      func(x *indexpb.Index) { chunk(x).Offsets = []uint64{1<<52 - 1} },
 		"short digests":          func(x *indexpb.Index) { chunk(x).Digests = make([]byte, 15) },
 		"no digests":             func(x *indexpb.Index) { chunk(x).Digests = nil },
-		"unknown field":          func(x *indexpb.Index) { x.ProtoReflect().SetUnknown([]byte{0x78, 1}) },
-		"unknown in a chunk":     func(x *indexpb.Index) { chunk(x).ProtoReflect().SetUnknown([]byte{0x78, 1}) },
-		"many files":             func(x *indexpb.Index) { x.Files = make([]*indexpb.DataFile, memfile.MaxFiles+1) },
-		"many processes":         func(x *indexpb.Index) { x.Processes = make([]*indexpb.Process, memfile.MaxProcesses+1) },
+		"a key in version 1": func(x *indexpb.Index) {
+			x.Encryption = &indexpb.Encryption{KeyId: "0123456789abcdef", Salt: make([]byte, 32)}
+		},
+		"a salt in version 1": func(x *indexpb.Index) { x.Files[0].Salt = make([]byte, 32) },
+		"sums in version 1":   func(x *indexpb.Index) { chunk(x).Sums = []uint32{1} },
+		"tags in version 1":   func(x *indexpb.Index) { chunk(x).Tags = make([]byte, 16) },
+		"unknown field":       func(x *indexpb.Index) { x.ProtoReflect().SetUnknown([]byte{0x78, 1}) },
+		"unknown in a chunk":  func(x *indexpb.Index) { chunk(x).ProtoReflect().SetUnknown([]byte{0x78, 1}) },
+		"many files":          func(x *indexpb.Index) { x.Files = make([]*indexpb.DataFile, memfile.MaxFiles+1) },
+		"many processes":      func(x *indexpb.Index) { x.Processes = make([]*indexpb.Process, memfile.MaxProcesses+1) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -290,7 +296,7 @@ func TestDecodeRefuses(t *testing.T) {
 		})
 	}
 	t.Run("too new", func(t *testing.T) {
-		if _, err := memfile.Decode(envelope(t, 2, valid())); !errors.Is(err, memfile.ErrNewerVersion) {
+		if _, err := memfile.Decode(envelope(t, 3, valid())); !errors.Is(err, memfile.ErrNewerVersion) {
 			t.Errorf("err = %v", err)
 		}
 	})
@@ -343,7 +349,7 @@ func TestIsName(t *testing.T) {
 // it would not guess a digest.
 func FuzzDecode(f *testing.F) {
 	x := build(f, f.TempDir())
-	data, err := memfile.Encode(x)
+	data, err := memfile.Encode(x, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -364,7 +370,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		again, err := memfile.Encode(x)
+		again, err := memfile.Encode(x, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

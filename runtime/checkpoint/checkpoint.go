@@ -20,6 +20,7 @@ import (
 	"github.com/containerd/log"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -64,6 +65,8 @@ type Container struct {
 	Minors []int
 	// Timeout bounds the operation, and each step of the way back.
 	Timeout time.Duration
+	// Encryption is that of device memory in files.
+	Encryption Encryption
 
 	proc procfs
 }
@@ -111,6 +114,8 @@ type saving struct {
 	procs  []gpuplugin.Process
 	stream Streamer
 	before *snapshot.Listing
+	// key is that of the files with device memory, nil if they are not encrypted.
+	key *memfile.Key
 	// apart says that processes may be without their device memory.
 	apart bool
 	// stopped is when the first process could not go on; zero for a container
@@ -236,6 +241,10 @@ func (s *saving) suspend(ctx context.Context) error {
 		if err := s.run(ctx, PhasePark, func(ctx context.Context) error { return s.stream.Park(ctx, s.procs, s.Manifest.Devices) }); err != nil {
 			return err
 		}
+		// Some may have proved to be none to split.
+		if err := s.refusePlain(); err != nil {
+			return fmt.Errorf("%s: %w", PhasePark, err)
+		}
 		if err := s.secure(ctx); err != nil {
 			return err
 		}
@@ -343,7 +352,7 @@ func (s *saving) preflight(ctx context.Context) error {
 			reasons = append(reasons, err)
 		}
 	}
-	reasons = append(reasons, s.checkParent(), s.space(pids, used))
+	reasons = append(reasons, s.checkParent(), s.checkEncryption(), s.space(pids, used))
 	return errors.Join(reasons...)
 }
 

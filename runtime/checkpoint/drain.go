@@ -102,7 +102,10 @@ func (d *drain) flow(ctx context.Context, s *saving) (copied bool, err error) {
 			return err
 		}
 		stored, err := s.stream.Save(ctx, s.Dir, s.parent(), s.procs)
-		d.memory = &snapshot.Memory{Bytes: stored.Bytes, ZeroBytes: stored.Zero, StoredBytes: stored.Written, ReusedBytes: stored.Reused}
+		d.memory = &snapshot.Memory{Bytes: stored.Bytes, ZeroBytes: stored.Zero, StoredBytes: stored.Written, ReusedBytes: stored.Reused, KeyID: stored.KeyID}
+		if err == nil {
+			err = s.encrypted(stored)
+		}
 		return err
 	})
 }

@@ -25,6 +25,9 @@ var (
 	// ErrParent means that the snapshot to add to is not an earlier one of this
 	// container.
 	ErrParent = errors.New("nothing can be left in that snapshot")
+	// ErrPlain means that device memory would be in the snapshot as it is, and has
+	// to be encrypted.
+	ErrPlain = errors.New("device memory would not be encrypted")
 	// ErrProcesses means that the driver knows of other processes than those
 	// of the snapshot, or knows them otherwise.
 	ErrProcesses = errors.New("the restored processes are not as they were saved")

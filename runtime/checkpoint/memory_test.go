@@ -49,6 +49,8 @@ type memory struct {
 	parent  string
 	// loaded are the keys that Load was given.
 	loaded []string
+	// key is that with which Save encrypts, nil for none.
+	key *memfile.Key
 	// keeping is nil for an engine that can't.
 	*keeping
 }
@@ -165,7 +167,7 @@ func (g splitGPU) Copy(ctx context.Context, _ []gpuplugin.Process) (bool, error)
 	return g.copied, err
 }
 
-func (g splitGPU) Save(ctx context.Context, dir, parent string, _ []gpuplugin.Process) (gpuplugin.Stored, error) {
+func (g splitGPU) Save(ctx context.Context, dir, parent string, procs []gpuplugin.Process) (gpuplugin.Stored, error) {
 	g.parent = parent
 	err := g.call(ctx, "save")
 	if g.slow != nil {
@@ -183,10 +185,20 @@ func (g splitGPU) Save(ctx context.Context, dir, parent string, _ []gpuplugin.Pr
 	if err != nil {
 		return gpuplugin.Stored{}, err
 	}
-	index := &memfile.Index{Processes: []memfile.Process{{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{zeroBlock()}}}}}}
-	_, err = memfile.WriteIndex(dir, index)
+	index, stored := &memfile.Index{}, gpuplugin.Stored{}
+	for _, p := range procs {
+		if p.Split {
+			index.Processes = append(index.Processes, memfile.Process{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{zeroBlock()}}}})
+			stored.Bytes, stored.Zero = stored.Bytes+4096, stored.Zero+4096
+		}
+	}
+	if g.key != nil {
+		index.KeyID, index.Salt = g.key.ID(), memfile.NewSalt()
+		stored.KeyID = index.KeyID
+	}
+	_, err = memfile.WriteIndex(dir, index, g.key)
 	g.secured = g.secured || err == nil
-	return gpuplugin.Stored{Bytes: 4096, Zero: 4096}, err
+	return stored, err
 }
 
 func zeroBlock() memfile.Block {

@@ -35,6 +35,8 @@ type Target struct {
 	Minors []int
 	// Library is what it has in front of the driver's library, nil for nothing.
 	Library *snapshot.Library
+	// KeyFile has the key of device memory in files; "" for none.
+	KeyFile string
 }
 
 // Restore is a restore under way.
@@ -74,6 +76,9 @@ func Open(ctx context.Context, dir string, t Target) (*Restore, error) {
 	}
 	r := &Restore{snap: snap, target: t}
 	err = t.fits(ctx, snap.Manifest)
+	if err == nil {
+		err = t.unlock(snap)
+	}
 	if err == nil {
 		err = r.match(ctx)
 	}

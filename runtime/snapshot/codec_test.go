@@ -128,8 +128,8 @@ func TestDecodeRefuses(t *testing.T) {
 		want       error
 		text       string
 	}{
-		{"newer", strings.Replace(plain, `"version":1`, `"version":5`, 1), ErrNewerVersion, "version 5"},
-		{"newer, with unknown fields", `{"version":7,"engine":[1],"later":true}`, ErrNewerVersion, "up to 4"},
+		{"newer", strings.Replace(plain, `"version":1`, `"version":6`, 1), ErrNewerVersion, "version 6"},
+		{"newer, with unknown fields", `{"version":7,"engine":[1],"later":true}`, ErrNewerVersion, "up to 5"},
 		{"unknown field", strings.Replace(plain, `"version":1`, `"version":1,"later":true`, 1), ErrCorrupt, "later"},
 		{"unknown field below", strings.Replace(plain, `"arch"`, `"x":1,"arch"`, 1), ErrCorrupt, "x"},
 		{"no version", strings.Replace(plain, `"version":1,`, ``, 1), ErrCorrupt, "no version"},
@@ -243,7 +243,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add(data[len(head)+digestLen+len(middle) : len(data)-len(tail)])
-	f.Add([]byte(`{"version":5}`))
+	f.Add([]byte(`{"version":6}`))
 	split, err := Encode(splitExample())
 	if err != nil {
 		f.Fatal(err)

@@ -20,7 +20,7 @@ const (
 	ManifestName = "hetgpu.json"
 	// Version is the newest format that this package writes and reads. It writes
 	// the oldest that can say what there is to say ([Manifest.version]).
-	Version = 4
+	Version = 5
 	// ChunkSize is the number of bytes that one digest covers.
 	ChunkSize = 64 << 20
 )
@@ -71,6 +71,9 @@ type Memory struct {
 	ReusedBytes uint64 `json:"reused_bytes,omitempty"`
 	// KeptBytes is all of it or 0. Since version 4.
 	KeptBytes uint64 `json:"kept_bytes,omitempty"`
+	// KeyID names the key with which the memory is encrypted in its files; "" if it
+	// is not. Since version 5.
+	KeyID string `json:"key_id,omitempty"`
 	// Keeper has what is kept; nil if the memory is in files. Since version 4.
 	Keeper *Keeper `json:"keeper,omitempty"`
 }

@@ -27,6 +27,9 @@ type Snapshot struct {
 	// Extras are the names of what is there and does not belong to the
 	// snapshot. No restore reads it.
 	Extras []string
+	// Key is that of the device memory, for whoever sets it: what is read of it has
+	// to be what was encrypted then, and not only what its digests say.
+	Key *memfile.Key
 }
 
 // Open reads the manifest of a directory and compares the directory with it:

@@ -17,6 +17,9 @@ import (
 
 // version is the oldest format that can say what the manifest says.
 func (m *Manifest) version() int {
+	if m.Memory != nil && m.Memory.KeyID != "" {
+		return 5
+	}
 	if m.Memory != nil && (m.Memory.KeptBytes != 0 || m.Memory.Keeper != nil) {
 		return 4
 	}
@@ -58,7 +61,7 @@ func (m *Manifest) apart() string {
 // Apart tells whether the process's device memory is in files of the snapshot.
 func (p Process) Apart() bool { return p.Memory == MemorySplit || p.Memory == MemoryStorage }
 
-// validateSplit checks what versions 2 to 4 brought.
+// validateSplit checks what versions 2 to 5 brought.
 func (m *Manifest) validateSplit() error {
 	if m.Memory != nil && m.Engine != EngineSplit && m.Engine != EngineDriver {
 		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
@@ -104,6 +107,9 @@ func (m *Memory) validate() error {
 	}
 	if rest > 0 {
 		return fmt.Errorf("%d bytes of device memory are in no part of it", rest)
+	}
+	if m.KeyID != "" && (!memfile.IsKeyID(m.KeyID) || m.Keeper != nil) {
+		return fmt.Errorf("device memory is encrypted with the key %q, keeper %+v", m.KeyID, m.Keeper)
 	}
 	if m.Keeper == nil && m.KeptBytes == 0 {
 		return nil
@@ -177,7 +183,7 @@ func (m *Manifest) Split() int {
 
 // ReadMemory reads the index of the snapshot's device memory and compares it
 // with the manifest; nil if there is none in files. The index is what was written if
-// [Snapshot.Verify] says so of its file.
+// [Snapshot.Verify] says so of its file; with [Snapshot.Key] that is proved here.
 func (s *Snapshot) ReadMemory() (*memfile.Index, error) {
 	if s.Manifest.Memory == nil || s.Manifest.Kept() != nil {
 		return nil, nil
@@ -186,10 +192,22 @@ func (s *Snapshot) ReadMemory() (*memfile.Index, error) {
 	if err == nil {
 		err = s.Manifest.compareMemory(x)
 	}
+	if err == nil && s.Key != nil {
+		err = x.Unlock(s.Key)
+	}
 	if err != nil {
 		return nil, damaged(err)
 	}
 	return x, nil
+}
+
+// KeyID names the key with which the snapshot's device memory is encrypted; "" if
+// it is not.
+func (m *Manifest) KeyID() string {
+	if m.Memory == nil {
+		return ""
+	}
+	return m.Memory.KeyID
 }
 
 // compareMemory checks that manifest and index are of the same snapshot.
@@ -198,8 +216,8 @@ func (m *Manifest) compareMemory(x *memfile.Index) error {
 		return fmt.Errorf("%w: the index of device memory is of %d processes, and the manifest's are %d", ErrCorrupt, len(x.Processes), n)
 	}
 	is := x.Sizes()
-	if was := *m.Memory; was != (Memory{Bytes: is.Memory, ZeroBytes: is.Zero, StoredBytes: is.Stored, ReusedBytes: is.Reused}) {
-		return fmt.Errorf("%w: the index of device memory is of %+v bytes, and the manifest says %+v", ErrCorrupt, is, was)
+	if was := *m.Memory; was != (Memory{Bytes: is.Memory, ZeroBytes: is.Zero, StoredBytes: is.Stored, ReusedBytes: is.Reused, KeyID: x.KeyID}) {
+		return fmt.Errorf("%w: the index of device memory is of %+v bytes (key %q), and the manifest says %+v", ErrCorrupt, is, x.KeyID, was)
 	}
 	listed := map[string]int64{}
 	for _, f := range m.Files {
@@ -228,7 +246,7 @@ func (s *Snapshot) verifyMemory(ctx context.Context) error {
 	if err != nil || x == nil {
 		return err
 	}
-	_, err = memfile.Verify(ctx, s.Dir)
+	_, err = memfile.Verify(ctx, s.Dir, s.Key)
 	return damaged(err)
 }
 

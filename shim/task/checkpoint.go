@@ -129,6 +129,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	running.Timeout = opts.timeout
+	running.Encryption = checkpoint.Encryption(s.config.Encryption)
 	tool, err := s.criu(ctx, c)
 	if err != nil {
 		return err

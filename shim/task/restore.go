@@ -37,7 +37,7 @@ func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Sp
 		return err
 	}
 	var err error
-	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, checkpoint.Target{GPU: c.gpu, Minors: c.gpus.NVIDIAMinors, Library: c.injected.Library()}); err != nil {
+	if c.restore, err = checkpoint.Open(ctx, c.request.Checkpoint, checkpoint.Target{GPU: c.gpu, Minors: c.gpus.NVIDIAMinors, Library: c.injected.Library(), KeyFile: s.config.Encryption.KeyFile}); err != nil {
 		return err
 	}
 	if c.named != nil {

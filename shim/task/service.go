@@ -60,7 +60,7 @@ func New(ctx context.Context, publisher shim.Publisher, sd shutdown.Service) (sh
 	s := &service{TTRPCTaskService: inner, containers: make(map[string]*container)}
 	s.config, s.configErr = config.Load()
 	s.helper = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
-	s.mover = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper})
+	s.mover = nvidia.NewHelper(nvidia.HelperConfig{Binary: s.config.Helper, KeyFile: s.config.Encryption.KeyFile})
 	s.oom = sync.OnceValues(func() (*oomWatch, error) { return newOOMWatch(ctx, publisher) })
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/criu"
@@ -36,6 +37,9 @@ var classes = []struct{ err, class error }{
 	{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrLibrary, errdefs.ErrFailedPrecondition},
+	{checkpoint.ErrPlain, errdefs.ErrFailedPrecondition},
+	{memfile.ErrKey, errdefs.ErrFailedPrecondition},
+	{memfile.ErrKeyFile, errdefs.ErrFailedPrecondition},
 	{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
 	{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},

@@ -61,6 +61,7 @@ var Checks = []Check{
 	{"kernel", kernel},
 	{"cgroups", cgroups},
 	{"config", configuration},
+	{"encryption", encryption},
 	{"directories", directories},
 	{"containerd", containerdProgram},
 	{"containerd daemon", containerdDaemon},

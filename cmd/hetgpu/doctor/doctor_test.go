@@ -98,6 +98,13 @@ func TestChecks(t *testing.T) {
 		{"configuration", "config", machine{"etc/hetgpu/config.toml": ""}, nil, OK, "/etc/hetgpu/config.toml", ""},
 		{"bad configuration", "config", nil, func(h *Host) { h.ConfigErr = errors.New("unknown key: time_out") }, Fail, "time_out", "mend"},
 
+		{"no encryption", "encryption", nil, nil, OK, "none", ""},
+		{"key", "encryption", nil, withKey("k", 0o600), OK, "key ", ""},
+		{"key that others can read", "encryption", nil, withKey("k", 0o644), Fail, "mode 0644", "docs/security.md"},
+		{"key of another length", "encryption", nil, withKey("", 0o600), Fail, "neither 32 bytes", "docs/security.md"},
+		{"key that is not there", "encryption", nil, func(h *Host) { h.Config.Encryption.KeyFile = "/none" }, Fail, "no such file", "put back"},
+		{"key, and plain memory", "encryption", nil, func(h *Host) { withKey("k", 0o600)(h); h.Config.Encryption.AllowPlain = true }, Warn, "not encrypted", "allow_plain"},
+
 		{"directories to be made", "directories", machine{"run/": "", "var/log/": ""}, nil, OK, "/run/hetgpu", ""},
 		{"a file in the way", "directories", machine{"run": "", "var/log/": ""}, nil, Fail, "not a directory", "configuration"},
 
@@ -263,6 +270,19 @@ func TestKernelModule(t *testing.T) {
 		h := machine{"proc/driver/nvidia/version": text}.host(t)
 		if got := h.kernelModule(); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// withKey gives a host a key file.
+func withKey(text string, mode os.FileMode) func(*Host) {
+	return func(h *Host) {
+		h.Config.Encryption.KeyFile = "/key"
+		if text != "" {
+			text = strings.Repeat("0123456789abcdef", 4)
+		}
+		if err := errors.Join(os.WriteFile(h.path("/key"), []byte(text), mode), os.Chmod(h.path("/key"), mode)); err != nil {
+			panic(err)
 		}
 	}
 }

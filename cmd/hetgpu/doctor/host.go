@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 // minKernel is the oldest kernel that was thought of: CRIU 4 asks for less,
@@ -82,6 +83,24 @@ func configuration(_ context.Context, h *Host) []Result {
 		}
 	}
 	return ok("%s", name)
+}
+
+// encryption looks at the key of device memory in files.
+func encryption(_ context.Context, h *Host) []Result {
+	file := h.Config.Encryption.KeyFile
+	if file == "" {
+		return ok("none (no encryption.key_file)")
+	}
+	key, err := memfile.ReadKey(h.path(file))
+	switch {
+	case err != nil && h.UID != 0 && errors.Is(err, fs.ErrPermission):
+		return warn("ask as root", "%v", err)
+	case err != nil:
+		return fail("make one (docs/security.md), or put back the one that the snapshots were made with", "%v", err)
+	case h.Config.Encryption.AllowPlain:
+		return warn("leave out encryption.allow_plain, if all device memory has to be encrypted", "key %s; what the driver saves is not encrypted", key.ID())
+	}
+	return ok("key %s (%s)", key.ID(), file)
 }
 
 // directories looks at those that the shim writes to.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -22,7 +23,7 @@ func directory(ctx context.Context, dir string, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Manifest, err = snapshot.ReadManifest(dir)
+	m, err := snapshot.ReadManifest(dir)
 	switch {
 	case errors.Is(err, snapshot.ErrNoManifest) && !names[inventoryName]:
 		return nil, fmt.Errorf("%w: %s has neither %s nor %s", ErrNoSnapshot, dir, snapshot.ManifestName, inventoryName)
@@ -30,7 +31,8 @@ func directory(ctx context.Context, dir string, opts Options) (*Report, error) {
 	case err != nil:
 		r.problem(err)
 	default:
-		if err := r.verifyDirectory(ctx, dir, opts); err != nil {
+		key := r.setManifest(m, opts)
+		if err := r.verifyDirectory(ctx, dir, key, opts); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +71,7 @@ func (r *Report) list(dir string, processes *saved) (map[string]bool, error) {
 }
 
 // verifyDirectory fails only if the context ended, or so.
-func (r *Report) verifyDirectory(ctx context.Context, dir string, opts Options) error {
+func (r *Report) verifyDirectory(ctx context.Context, dir string, key *memfile.Key, opts Options) error {
 	r.Digests = DigestsNotRead
 	s, err := snapshot.Open(dir)
 	if err != nil {
@@ -79,6 +81,7 @@ func (r *Report) verifyDirectory(ctx context.Context, dir string, opts Options) 
 	if opts.NoVerify {
 		return nil
 	}
+	s.Key = key
 	err = s.Verify(ctx, nil)
 	switch {
 	case err == nil:

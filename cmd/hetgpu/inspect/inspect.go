@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/keeper"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	// Keeper asks who keeps the device memory of a snapshot; nil where that can't
 	// be told.
 	Keeper func(context.Context, *snapshot.Keeper) (keeper.Status, error)
+	// Key reads the host's key of that name; nil where there is none.
+	Key func(id string) (*memfile.Key, error)
 }
 
 // The kinds of a source.
@@ -61,12 +64,23 @@ type Report struct {
 	Processes []Process `json:"processes"`
 	// Keeper is who keeps the device memory just now; missing if it is in files, or
 	// gone.
-	Keeper  *keeper.Status `json:"keeper,omitempty"`
-	Content Content        `json:"content"`
-	Digests string         `json:"digests"`
+	Keeper *keeper.Status `json:"keeper,omitempty"`
+	// Encryption is that of the device memory in files; missing if there is none.
+	Encryption *Encryption `json:"encryption,omitempty"`
+	Content    Content     `json:"content"`
+	Digests    string      `json:"digests"`
 	// Problems are the reasons not to restore the snapshot; an empty list if
 	// there is none.
 	Problems []string `json:"problems"`
+}
+
+// Encryption says with which key device memory is encrypted.
+type Encryption struct {
+	KeyID string `json:"key_id"`
+	// Here says that the key is this host's. Without it digests show damage only.
+	Here bool `json:"here"`
+	// Reason is why it is not.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Source is where the snapshot is.
@@ -133,6 +147,25 @@ func find(ctx context.Context, name string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	return image(ctx, name, opts)
+}
+
+// setManifest notes the manifest, and looks for the key of what is encrypted.
+func (r *Report) setManifest(m *snapshot.Manifest, opts Options) (key *memfile.Key) {
+	r.Manifest = m
+	id := m.KeyID()
+	if id == "" {
+		return nil
+	}
+	err := memfile.ErrKey
+	if opts.Key != nil {
+		key, err = opts.Key(id)
+	}
+	r.Encryption = &Encryption{KeyID: id, Here: err == nil}
+	if err != nil {
+		r.Encryption.Reason = err.Error()
+		return nil
+	}
+	return key
 }
 
 // newReport makes a report that has no problem so far.

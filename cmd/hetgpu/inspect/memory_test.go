@@ -16,17 +16,34 @@ import (
 )
 
 // split is a snapshot with device memory in files: a block, and one of zeros.
-func split(t *testing.T) files {
+func split(t *testing.T) files { t.Helper(); return splitWith(t, nil) }
+
+// splitWith encrypts the memory, if there is a key.
+func splitWith(t *testing.T, key *memfile.Key) files {
 	t.Helper()
 	data := strings.Repeat("m", memfile.BlockSize)
 	digest, _ := memfile.DigestOf([]byte(data))
 	zero, _ := memfile.DigestOf(make([]byte, memfile.BlockSize))
-	index, err := memfile.Encode(&memfile.Index{
+	x := &memfile.Index{
 		Files: []memfile.DataFile{{Name: memfile.DataName(0), Size: uint64(len(data))}},
 		Processes: []memfile.Process{{Chunks: []memfile.Chunk{{
 			ID: 1, Address: 1 << 30, Size: 2 * memfile.BlockSize, Blocks: []memfile.Block{{File: 1, Digest: digest}, {Digest: zero}},
 		}}}},
-	})
+	}
+	if key != nil {
+		x.KeyID, x.Salt = key.ID(), memfile.NewSalt()
+		x.Files[0].Salt = x.Salt
+		c, err := key.Cipher(x.Files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		block := append([]byte(data), make([]byte, memfile.TagSize)...)[:len(data)]
+		b := &x.Processes[0].Chunks[0].Blocks[0]
+		b.Tag = c.Seal(block, 0)
+		b.Sum = memfile.Sum(block)
+		data = string(block)
+	}
+	index, err := memfile.Encode(x, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +52,7 @@ func split(t *testing.T) files {
 		m.Engine, m.EngineReason = snapshot.EngineSplit, "process 8: it does not run libhetcuda"
 		m.Library = &snapshot.Library{BuildID: "00ff"}
 		m.Processes[0].Memory, m.Processes[1].Memory = snapshot.MemorySplit, snapshot.MemoryDriver
-		m.Memory = &snapshot.Memory{Bytes: 2 * memfile.BlockSize, ZeroBytes: memfile.BlockSize, StoredBytes: memfile.BlockSize}
+		m.Memory = &snapshot.Memory{Bytes: 2 * memfile.BlockSize, ZeroBytes: memfile.BlockSize, StoredBytes: memfile.BlockSize, KeyID: x.KeyID}
 		for name, text := range all {
 			f, err := snapshot.ReadFile(t.Context(), name, strings.NewReader(text))
 			if err != nil {
@@ -76,5 +93,50 @@ func TestDeviceMemory(t *testing.T) {
 	damaged[memfile.DataName(0)] = "M" + damaged[memfile.DataName(0)][1:]
 	if r, err := Inspect(t.Context(), damaged.dir(t), Options{}); !errors.Is(err, ErrProblems) || r.Digests != DigestsDiffer {
 		t.Errorf("damaged: %+v, %v", r, err)
+	}
+}
+
+// What is encrypted is verified without its key, as far as that can be, and with
+// it all the way.
+func TestEncryptedMemory(t *testing.T) {
+	key, err := memfile.NewKey([]byte("0123456789abcdefghijklmnopqrstuv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(string) (*memfile.Key, error) { return key, nil }
+	hasNot := func(id string) (*memfile.Key, error) { return memfile.KeyFor(id, "") }
+	whole := splitWith(t, key)
+	name := filepath.Join(t.TempDir(), "snapshot.tar")
+	if err := os.WriteFile(name, whole.tar(t, ""), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, opts := range map[string]Options{"with this host's key " + key.ID(): {Key: has}, "which is not here": {Key: hasNot}, "with the key " + key.ID(): {}} {
+		for path, digests := range map[string]string{whole.dir(t): DigestsMatch, name: DigestsPartly} {
+			r, err := Inspect(t.Context(), path, opts)
+			if err != nil || r.Digests != digests || r.Encryption.KeyID != key.ID() || r.Encryption.Here != (r.Encryption.Reason == "") {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			var b strings.Builder
+			if err := r.Print(&b); err != nil || !strings.Contains(b.String(), says) {
+				t.Errorf("no %q in\n%s", says, b.String())
+			}
+		}
+	}
+	damaged := splitWith(t, key)
+	data := []byte(damaged[memfile.DataName(0)])
+	data[77] ^= 1
+	damaged[memfile.DataName(0)] = string(data)
+	for _, opts := range []Options{{Key: has}, {Key: hasNot}} {
+		if r, err := Inspect(t.Context(), damaged.dir(t), opts); !errors.Is(err, ErrProblems) || r.Digests != DigestsDiffer {
+			t.Errorf("damaged: %+v, %v", r, err)
+		}
+	}
+	// Another key's file under this key's name: only the key tells.
+	other, err := memfile.NewKey([]byte("vutsrqponmlkjihgfedcba9876543210"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Inspect(t.Context(), whole.dir(t), Options{Key: func(string) (*memfile.Key, error) { return other, nil }}); !errors.Is(err, ErrProblems) {
+		t.Errorf("another key: %+v, %v", r, err)
 	}
 }

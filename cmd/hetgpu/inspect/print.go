@@ -30,6 +30,7 @@ func (r *Report) Print(w io.Writer) error {
 	case r.Manifest != nil:
 		p.manifest(r.Manifest)
 		p.keeper(r)
+		p.encryption(r.Encryption)
 	case len(r.Problems) == 0:
 		p.line("made", "by the stock shim (no manifest)")
 	}
@@ -100,6 +101,18 @@ func (p printer) keeper(r *Report) {
 		if now.By != "" {
 			p.line("", "being taken by %s", plain(now.By))
 		}
+	}
+}
+
+// encryption says whose key the device memory needs.
+func (p printer) encryption(e *Encryption) {
+	switch {
+	case e == nil:
+	case e.Here:
+		p.line("encrypted", "GPU memory, with this host's key %s", e.KeyID)
+	default:
+		p.line("encrypted", "GPU memory, with the key %s, which is not here", e.KeyID)
+		p.line("", "%s", plain(e.Reason))
 	}
 }
 

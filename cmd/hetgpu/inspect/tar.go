@@ -253,7 +253,7 @@ func (r *Report) compare(f *folder, opts Options) {
 		r.problem(fmt.Errorf("%s: %w", snapshot.ManifestName, err))
 		return
 	}
-	r.Manifest = m
+	r.setManifest(m, opts)
 	if f.parent != m.Options.Incremental {
 		r.problem(fmt.Errorf("%w: incremental is %t in the manifest, and there is a parent: %t", snapshot.ErrCorrupt, m.Options.Incremental, f.parent))
 	}

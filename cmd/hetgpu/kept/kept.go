@@ -23,6 +23,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/keeper"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/config"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -32,7 +33,7 @@ const bootID = "/proc/sys/kernel/random/boot_id"
 // Host is where memory is kept.
 type Host struct {
 	home   keeper.Home
-	helper string
+	helper nvidia.HelperConfig
 	boot   string
 }
 
@@ -46,7 +47,7 @@ func ThisHost() (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{home: keeper.Home(conf.KeptDir()), helper: conf.Helper, boot: strings.TrimSpace(string(boot))}, nil
+	return &Host{home: keeper.Home(conf.KeptDir()), helper: nvidia.HelperConfig{Binary: conf.Helper, KeyFile: conf.Encryption.KeyFile}, boot: strings.TrimSpace(string(boot))}, nil
 }
 
 // check fails for a snapshot whose memory can't be on this host.
@@ -114,7 +115,12 @@ func (h *Host) Drain(ctx context.Context, dir string) (*Drained, error) {
 	if err := h.check(k); err != nil {
 		return nil, err
 	}
-	helper := nvidia.NewHelper(nvidia.HelperConfig{Binary: h.helper})
+	if file := h.helper.KeyFile; file != "" {
+		if _, err := memfile.ReadKey(file); err != nil {
+			return nil, err
+		}
+	}
+	helper := nvidia.NewHelper(h.helper)
 	defer func() { _ = helper.Close() }() // what it still holds goes back to the keeper
 	names := make([]string, s.Manifest.Split())
 	for i := range names {
@@ -142,7 +148,7 @@ func (h *Host) Drain(ctx context.Context, dir string) (*Drained, error) {
 
 func save(ctx context.Context, helper *nvidia.Helper, s *snapshot.Snapshot, names []string) (snapshot.Memory, error) {
 	saved, err := helper.Save(ctx, nvidia.SaveRequest{Dir: s.Dir, Parcels: names})
-	return snapshot.Memory{Bytes: saved.Bytes, ZeroBytes: saved.Zero, StoredBytes: saved.Stored, ReusedBytes: saved.Reused}, err
+	return snapshot.Memory{Bytes: saved.Bytes, ZeroBytes: saved.Zero, StoredBytes: saved.Stored, ReusedBytes: saved.Reused, KeyID: saved.KeyID}, err
 }
 
 // Dropped is the result of a drop, as --json prints it (docs/formats.md).

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 )
 
 // Machine is where the devices are; package driver has one.
@@ -104,14 +106,23 @@ func (d *device) makeSlot() ([]byte, error) {
 	}
 	d.made++
 	d.mu.Unlock()
-	s, err := d.HostAlloc(d.cfg.SlotSize)
+	s, err := d.HostAlloc(d.cfg.slotRoom())
 	if err != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.made--
 		return nil, err
 	}
-	return s, nil
+	return s[:d.cfg.SlotSize], nil
+}
+
+// slotRoom is how long a slot is: behind the last block there is room to encrypt
+// it where it is.
+func (c Config) slotRoom() int {
+	if c.KeyFile == "" {
+		return c.SlotSize
+	}
+	return c.SlotSize + memfile.TagSize
 }
 
 func (d *device) put(slot []byte) { d.slots <- slot }
@@ -131,7 +142,8 @@ func (d *device) pin() error {
 func (d *device) close() error {
 	var errs []error
 	for len(d.slots) > 0 {
-		errs = append(errs, d.HostFree(<-d.slots))
+		slot := <-d.slots
+		errs = append(errs, d.HostFree(slot[:cap(slot)]))
 	}
 	return errors.Join(append(errs, d.Close())...)
 }

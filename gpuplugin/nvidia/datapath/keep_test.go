@@ -155,7 +155,7 @@ func TestFetchAndSave(t *testing.T) {
 	check(t, err)
 	saved, err := s.Save(t.Context(), nvidia.SaveRequest{Dir: s.dir, Parcels: s.names})
 	check(t, err)
-	if _, err := memfile.Verify(t.Context(), s.dir); err != nil || saved.Bytes != (3+2+3)*mib {
+	if _, err := memfile.Verify(t.Context(), s.dir, nil); err != nil || saved.Bytes != (3+2+3)*mib {
 		t.Errorf("saved %+v, %v", saved, err)
 	}
 	// A helper that dies now has put back what it wrote to find out who shares.

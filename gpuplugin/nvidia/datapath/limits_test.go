@@ -128,7 +128,7 @@ func TestExportedTwice(t *testing.T) {
 	if saved.Bytes != 6*mib || saved.Stored != 6*mib {
 		t.Errorf("saved %+v", saved)
 	}
-	index, err := memfile.Verify(t.Context(), b.dir)
+	index, err := memfile.Verify(t.Context(), b.dir, nil)
 	check(t, err)
 	for _, c := range index.Processes[0].Chunks {
 		if c.Shared != 1 {

@@ -45,14 +45,21 @@ type load struct {
 
 	// lanes is how many read for each device, 0 for the mover's own number.
 	lanes int
+	// key is that of the files, nil for the key file's.
+	key *memfile.Key
 
 	index *memfile.Index
 	files []*os.File
+	// ciphers are the files', nil if they are not encrypted.
+	ciphers []*memfile.Cipher
 }
 
 // open reads the index and opens the files.
 func (l *load) open() (err error) {
 	if l.index, err = memfile.ReadIndex(l.dir); err != nil {
+		return err
+	}
+	if err := l.unlock(); err != nil {
 		return err
 	}
 	for _, want := range l.index.Files {
@@ -64,6 +71,23 @@ func (l *load) open() (err error) {
 		l.files = append(l.files, f)
 	}
 	return nil
+}
+
+// unlock makes the ciphers of files that are encrypted.
+func (l *load) unlock() (err error) {
+	if !l.index.Encrypted() {
+		return nil
+	}
+	if l.key == nil {
+		if l.key, err = memfile.KeyFor(l.index.KeyID, l.mover.cfg.KeyFile); err != nil {
+			return err
+		}
+	}
+	if err := l.index.Unlock(l.key); err != nil {
+		return err
+	}
+	l.ciphers, err = l.key.Ciphers(l.index.Files)
+	return err
 }
 
 func (l *load) close() { memfile.CloseAll(l.files) }
@@ -103,7 +127,7 @@ func (l *load) fill(ctx context.Context) error {
 			entry := l.index.Processes[b.process].Chunks[b.chunk].Blocks[b.index]
 			b.zero, b.digest = entry.Zero(), entry.Digest
 			if !b.zero {
-				b.file, b.offset = int(entry.File-1), entry.Offset
+				b.file, b.offset, b.tag = int(entry.File-1), entry.Offset, entry.Tag
 			}
 		}
 	}
@@ -284,9 +308,28 @@ func (l *load) read(ctx context.Context, d *device, stream Stream, batch []*bloc
 	if err := readAt(l.files[batch[0].file], slot[:size], int64(batch[0].offset)); err != nil {
 		return err
 	}
+	if err := l.decrypt(slot, batch); err != nil {
+		return err
+	}
 	err = runs(batch, func(at, address, n uint64) error { return stream.FromHost(address, slot[at:at+n]) })
 	l.progress.done.Add(size)
 	return errors.Join(err, stream.Wait())
+}
+
+// decrypt decrypts the blocks of a batch where they are. None that was changed
+// comes to a device.
+func (l *load) decrypt(slot []byte, batch []*block) error {
+	if l.ciphers == nil {
+		return nil
+	}
+	at := uint64(0)
+	for _, b := range batch {
+		if !l.ciphers[b.file].Open(slot[at:at+b.size], b.offset, b.tag) {
+			return l.index.Forged(b.process, &l.index.Processes[b.process].Chunks[b.chunk], b.index)
+		}
+		at += b.size
+	}
+	return nil
 }
 
 // verify compares what is on the device now with the digests.

@@ -44,6 +44,9 @@ type Config struct {
 	Spare uint64
 	// Idle is how long devices stay open that nobody uses.
 	Idle time.Duration
+	// KeyFile has the key with which files are encrypted ([memfile.ReadKey]); "" for
+	// none.
+	KeyFile string
 }
 
 // DefaultConfig pins 256 MiB a device, up to 512 MiB on a machine with many

@@ -231,7 +231,7 @@ func TestSaveAndLoad(t *testing.T) {
 	if len(saved.Phases) != 4 {
 		t.Errorf("phases %v", saved.Phases)
 	}
-	index, err := memfile.Verify(t.Context(), b.dir)
+	index, err := memfile.Verify(t.Context(), b.dir, nil)
 	check(t, err)
 	if s := index.Sizes(); s.Stored != saved.Stored {
 		t.Errorf("sizes %+v", s)
@@ -301,7 +301,7 @@ func TestUnparkBesideSave(t *testing.T) {
 	}
 	close(g.block)
 	check(t, <-saved)
-	_, err := memfile.Verify(t.Context(), b.dir)
+	_, err := memfile.Verify(t.Context(), b.dir, nil)
 	check(t, err)
 	check(t, b.Drop(t.Context(), []string{"p"}))
 	b.clean(t, true)
@@ -338,7 +338,7 @@ func TestSaveBesideUnpark(t *testing.T) {
 	close(goOn)
 	check(t, <-unparked)
 	check(t, b.Release(t.Context(), b.control, os.Getpid()))
-	_, err = memfile.Verify(t.Context(), b.dir)
+	_, err = memfile.Verify(t.Context(), b.dir, nil)
 	check(t, err)
 	check(t, b.Drop(t.Context(), []string{"p"}))
 	b.clean(t, true)
@@ -425,7 +425,7 @@ func TestIncremental(t *testing.T) {
 	if saved.Stored != 2*mib || saved.Reused != 13*mib+8192 {
 		t.Errorf("saved %+v", saved)
 	}
-	if _, err := memfile.Verify(t.Context(), b.dir); err != nil {
+	if _, err := memfile.Verify(t.Context(), b.dir, nil); err != nil {
 		t.Error(err)
 	}
 	// Not from one of which files are gone.

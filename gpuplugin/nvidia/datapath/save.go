@@ -38,6 +38,9 @@ type block struct {
 	file   int
 	offset uint64
 	digest memfile.Digest
+	// tag and sum are of what is in the file, if it is encrypted.
+	tag    memfile.Tag
+	sum    uint32
 	zero   bool
 	reused bool
 }
@@ -56,11 +59,12 @@ func (m *Mover) Save(ctx context.Context, req nvidia.SaveRequest) (nvidia.Saved,
 		return nvidia.Saved{}, sorted(fmt.Errorf("save device memory to %s: %w", req.Dir, err))
 	}
 	for i, p := range parcels {
-		p.saved = &source{dir: req.Dir, process: i}
+		p.saved = &source{dir: req.Dir, process: i, key: s.key}
 	}
 	sizes := s.index.Sizes()
 	saved := nvidia.Saved{
 		Bytes: sizes.Memory, Stored: sizes.Stored, Zero: sizes.Zero, Reused: sizes.Reused, Phases: s.progress.phases(),
+		KeyID: s.index.KeyID,
 	}
 	for _, f := range s.files {
 		saved.Files = append(saved.Files, nvidia.SavedFile{Name: f.name, Size: int64(f.size)})
@@ -91,6 +95,8 @@ type save struct {
 	indexSize int64
 	files     []*laneFile
 	lanes     []*saveLane
+	// key encrypts the files, if it is not nil.
+	key *memfile.Key
 }
 
 // laneFile is a file that one lane writes.
@@ -104,9 +110,15 @@ type saveLane struct {
 	device *device
 	file   *laneFile
 	blocks []*block
+	// cipher is the file's, nil if it is not encrypted.
+	cipher *memfile.Cipher
 }
 
 func (s *save) run(ctx context.Context, parent string) error {
+	s.index = &memfile.Index{}
+	if err := s.encrypt(); err != nil {
+		return err
+	}
 	s.progress.enter(phaseMap)
 	if err := s.mover.mapAll(ctx, s.parcels); err != nil {
 		return err
@@ -125,8 +137,9 @@ func (s *save) run(ctx context.Context, parent string) error {
 			return err
 		}
 	}
-	s.plan(byDevice)
-	shared.enter(s.index)
+	if err := s.plan(byDevice); err != nil {
+		return err
+	}
 	s.progress.enter(phaseCopy)
 	if err := s.create(ctx); err != nil {
 		return err
@@ -134,6 +147,8 @@ func (s *save) run(ctx context.Context, parent string) error {
 	if err := s.copy(ctx); err != nil {
 		return err
 	}
+	s.enter(byDevice)
+	shared.enter(s.index)
 	s.progress.enter(phaseSync)
 	if err := inParallel(s.files, func(f *laneFile) error {
 		return errors.Join(f.f.Sync(), f.f.Close())
@@ -143,11 +158,40 @@ func (s *save) run(ctx context.Context, parent string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if s.indexSize, err = memfile.WriteIndex(s.dir, s.index); err != nil {
+	if s.indexSize, err = memfile.WriteIndex(s.dir, s.index, s.key); err != nil {
 		return err
 	}
 	s.progress.enter("")
 	return durable.SyncDir(s.dir)
+}
+
+// encrypt has all files encrypted, if there is a key file.
+func (s *save) encrypt() (err error) {
+	if s.mover.cfg.KeyFile == "" {
+		return nil
+	}
+	if s.key, err = memfile.ReadKey(s.mover.cfg.KeyFile); err != nil {
+		return err
+	}
+	s.index.KeyID, s.index.Salt = s.key.ID(), memfile.NewSalt()
+	return nil
+}
+
+// unlock reads the index of the snapshot before, which has to be encrypted as
+// this one: what is left there must not be less protected, and be readable with
+// the same key.
+func (s *save) unlock(before *memfile.Index) error {
+	if before.KeyID != s.index.KeyID {
+		return fmt.Errorf("it is %s, and this one %s: make one that is complete", encryption(before), encryption(s.index))
+	}
+	return before.Unlock(s.key)
+}
+
+func encryption(x *memfile.Index) string {
+	if x.Encrypted() {
+		return "encrypted with the key " + x.KeyID
+	}
+	return "not encrypted"
 }
 
 // remove removes what was written. Only files that were made here are known.
@@ -249,7 +293,9 @@ func (s *save) reuse(dir string, byDevice map[*device][]*block) error {
 	if err != nil {
 		return fmt.Errorf("the snapshot before: %w", err)
 	}
-	s.index = &memfile.Index{}
+	if err := s.unlock(before); err != nil {
+		return fmt.Errorf("the snapshot before: %w", err)
+	}
 	far := make([]bool, len(before.Files)) // cannot be referred to
 	for i, f := range before.Files {
 		if err := present(dir, f); err != nil {
@@ -278,7 +324,7 @@ func (s *save) reuse(dir string, byDevice map[*device][]*block) error {
 				continue
 			}
 			if o := old.Blocks[b.index]; !o.Zero() && o.Digest == b.digest && !far[o.File-1] {
-				b.reused, b.file, b.offset = true, int(o.File), o.Offset
+				b.reused, b.file, b.offset, b.tag, b.sum = true, int(o.File), o.Offset, o.Tag, o.Sum
 				used[o.File-1] = true
 			}
 		}
@@ -319,10 +365,7 @@ func (s *save) keepUsed(used []bool, byDevice map[*device][]*block) {
 
 // plan shares what is to be stored out to lanes, each with a file of its own:
 // tmpfs takes one writer a file.
-func (s *save) plan(byDevice map[*device][]*block) {
-	if s.index == nil {
-		s.index = &memfile.Index{}
-	}
+func (s *save) plan(byDevice map[*device][]*block) error {
 	for _, p := range s.parcels {
 		process := memfile.Process{}
 		for _, piece := range p.pieces {
@@ -348,11 +391,25 @@ func (s *save) plan(byDevice map[*device][]*block) {
 		}
 		s.share(d, stored, bytes)
 	}
+	for _, lane := range s.lanes {
+		if s.key == nil {
+			break
+		}
+		var err error
+		if lane.cipher, err = s.key.Cipher(memfile.DataFile{Name: lane.file.name, Salt: s.index.Salt}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter notes in the index where the blocks are, when they have been written.
+func (s *save) enter(byDevice map[*device][]*block) {
 	for _, blocks := range byDevice {
 		for _, b := range blocks {
 			entry := memfile.Block{Digest: b.digest}
 			if !b.zero {
-				entry.File, entry.Offset = uint32(b.file), b.offset
+				entry.File, entry.Offset, entry.Tag, entry.Sum = uint32(b.file), b.offset, b.tag, b.sum
 			}
 			s.index.Processes[b.process].Chunks[b.chunk].Blocks[b.index] = entry
 		}
@@ -383,7 +440,7 @@ func (s *save) share(d *device, stored []*block, bytes uint64) {
 			lane = &saveLane{device: d, file: &laneFile{name: memfile.DataName(len(s.files))}}
 			s.files = append(s.files, lane.file)
 			s.lanes = append(s.lanes, lane)
-			s.index.Files = append(s.index.Files, memfile.DataFile{Name: lane.file.name})
+			s.index.Files = append(s.index.Files, memfile.DataFile{Name: lane.file.name, Salt: s.index.Salt})
 		}
 		b.file, b.offset = len(s.index.Files), lane.file.size
 		lane.blocks = append(lane.blocks, b)
@@ -514,5 +571,20 @@ func (l *saveLane) write(ctx context.Context, stream Stream, batch []*block) err
 	if err = errors.Join(err, stream.Wait()); err != nil {
 		return err
 	}
+	l.encrypt(slot, batch)
 	return writeAt(l.file.f, slot[:size], int64(batch[0].offset))
+}
+
+// encrypt encrypts the blocks of a batch where they are, each once.
+func (l *saveLane) encrypt(slot []byte, batch []*block) {
+	if l.cipher == nil {
+		return
+	}
+	at := uint64(0)
+	for _, b := range batch {
+		contents := slot[at : at+b.size]
+		b.tag = l.cipher.Seal(contents, b.offset)
+		b.sum = memfile.Sum(contents)
+		at += b.size
+	}
 }

@@ -119,7 +119,7 @@ func TestShared(t *testing.T) {
 		if saved.Bytes != 8*mib || saved.Stored != 8*mib {
 			t.Errorf("saved %+v", saved)
 		}
-		index, err := memfile.Verify(t.Context(), s.dir)
+		index, err := memfile.Verify(t.Context(), s.dir, nil)
 		check(t, err)
 		var shared []uint32
 		for _, p := range index.Processes {

@@ -68,6 +68,9 @@ type custom struct {
 type source struct {
 	dir     string
 	process int
+	// key is the one that it was saved with here: it may be all that is left of
+	// the memory, and must not depend on a file. Nil for the key file's.
+	key *memfile.Key
 }
 
 // safe tells whether the views are anywhere else.
@@ -263,7 +266,7 @@ func (m *Mover) fill(ctx context.Context, p *parcel, devices gpuplugin.DeviceMap
 
 // fillFiles reads the files of one process, and verifies them.
 func (m *Mover) fillFiles(ctx context.Context, p *parcel, devices gpuplugin.DeviceMap) (err error) {
-	l := &load{mover: m, dir: p.saved.dir, progress: newProgress(), lanes: storageLanes}
+	l := &load{mover: m, dir: p.saved.dir, key: p.saved.key, progress: newProgress(), lanes: storageLanes}
 	m.show([]*parcel{p}, l.progress)
 	l.progress.enter(phaseMap)
 	if err := l.open(); err != nil {

@@ -124,7 +124,7 @@ func (s service) Save(ctx context.Context, req *helperapi.SaveRequest) (*helpera
 	saved, err := s.memory.Save(ctx, nvidia.SaveRequest{Dir: req.GetDir(), Parcels: req.GetParcels(), Parent: req.GetParent()})
 	resp := &helperapi.SaveResponse{
 		Failure: failure(err), Bytes: saved.Bytes, Stored: saved.Stored, Zero: saved.Zero, Reused: saved.Reused,
-		Phases: phases(saved.Phases),
+		Phases: phases(saved.Phases), KeyId: saved.KeyID,
 	}
 	for _, f := range saved.Files {
 		resp.Files = append(resp.Files, &helperapi.SavedFile{Name: f.Name, Size: f.Size})

@@ -1864,14 +1864,16 @@ func (x *SavedFile) GetSize() int64 {
 }
 
 type SaveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	Files         []*SavedFile           `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
-	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Stored        uint64                 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
-	Zero          uint64                 `protobuf:"varint,5,opt,name=zero,proto3" json:"zero,omitempty"`
-	Reused        uint64                 `protobuf:"varint,6,opt,name=reused,proto3" json:"reused,omitempty"`
-	Phases        []*MovePhase           `protobuf:"bytes,7,rep,name=phases,proto3" json:"phases,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Files   []*SavedFile           `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	Bytes   uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Stored  uint64                 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Zero    uint64                 `protobuf:"varint,5,opt,name=zero,proto3" json:"zero,omitempty"`
+	Reused  uint64                 `protobuf:"varint,6,opt,name=reused,proto3" json:"reused,omitempty"`
+	Phases  []*MovePhase           `protobuf:"bytes,7,rep,name=phases,proto3" json:"phases,omitempty"`
+	// What names the key of the files; empty if they are not encrypted.
+	KeyId         string `protobuf:"bytes,8,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1953,6 +1955,13 @@ func (x *SaveResponse) GetPhases() []*MovePhase {
 		return x.Phases
 	}
 	return nil
+}
+
+func (x *SaveResponse) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
 }
 
 type LoadRequest struct {
@@ -2709,7 +2718,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\vnanoseconds\x18\x02 \x01(\x04R\vnanoseconds\"3\n" +
 	"\tSavedFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04size\x18\x02 \x01(\x03R\x04size\"\x85\x02\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"\x9c\x02\n" +
 	"\fSaveResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.hetgpu.nvidia.v1.FailureR\afailure\x121\n" +
 	"\x05files\x18\x02 \x03(\v2\x1b.hetgpu.nvidia.v1.SavedFileR\x05files\x12\x14\n" +
@@ -2717,7 +2726,8 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x06stored\x18\x04 \x01(\x04R\x06stored\x12\x12\n" +
 	"\x04zero\x18\x05 \x01(\x04R\x04zero\x12\x16\n" +
 	"\x06reused\x18\x06 \x01(\x04R\x06reused\x123\n" +
-	"\x06phases\x18\a \x03(\v2\x1b.hetgpu.nvidia.v1.MovePhaseR\x06phases\"\xd9\x01\n" +
+	"\x06phases\x18\a \x03(\v2\x1b.hetgpu.nvidia.v1.MovePhaseR\x06phases\x12\x15\n" +
+	"\x06key_id\x18\b \x01(\tR\x05keyId\"\xd9\x01\n" +
 	"\vLoadRequest\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x18\n" +
 	"\aparcels\x18\x02 \x03(\tR\aparcels\x12D\n" +

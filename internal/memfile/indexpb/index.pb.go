@@ -32,7 +32,9 @@ type Index struct {
 	BlockSize uint32      `protobuf:"varint,1,opt,name=block_size,json=blockSize,proto3" json:"block_size,omitempty"`
 	Files     []*DataFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// In the order of the manifest's processes.
-	Processes     []*Process `protobuf:"bytes,3,rep,name=processes,proto3" json:"processes,omitempty"`
+	Processes []*Process `protobuf:"bytes,3,rep,name=processes,proto3" json:"processes,omitempty"`
+	// Only in version 2.
+	Encryption    *Encryption `protobuf:"bytes,4,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -88,6 +90,68 @@ func (x *Index) GetProcesses() []*Process {
 	return nil
 }
 
+func (x *Index) GetEncryption() *Encryption {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+// Encryption says how to read files that are encrypted: AES-256-GCM, docs/formats.md.
+type Encryption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What names the key: 16 hexadecimal digits.
+	KeyId string `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// 32 random bytes, of the save that wrote this index.
+	Salt          []byte `protobuf:"bytes,2,opt,name=salt,proto3" json:"salt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Encryption) Reset() {
+	*x = Encryption{}
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Encryption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Encryption) ProtoMessage() {}
+
+func (x *Encryption) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
+func (*Encryption) Descriptor() ([]byte, []int) {
+	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Encryption) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *Encryption) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
 type DataFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "hetgpu-mem-" digits ".img".
@@ -95,14 +159,16 @@ type DataFile struct {
 	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// How often "parent/" comes before the name: 0 is the snapshot itself, 1 the
 	// snapshot before it, and so on.
-	Generation    uint32 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation uint32 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Only in version 2: that of the save that wrote the file.
+	Salt          []byte `protobuf:"bytes,4,opt,name=salt,proto3" json:"salt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DataFile) Reset() {
 	*x = DataFile{}
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[1]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +180,7 @@ func (x *DataFile) String() string {
 func (*DataFile) ProtoMessage() {}
 
 func (x *DataFile) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[1]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +193,7 @@ func (x *DataFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataFile.ProtoReflect.Descriptor instead.
 func (*DataFile) Descriptor() ([]byte, []int) {
-	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{1}
+	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DataFile) GetName() string {
@@ -151,6 +217,13 @@ func (x *DataFile) GetGeneration() uint32 {
 	return 0
 }
 
+func (x *DataFile) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chunks        []*Chunk               `protobuf:"bytes,1,rep,name=chunks,proto3" json:"chunks,omitempty"`
@@ -160,7 +233,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[2]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +245,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[2]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +258,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{2}
+	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Process) GetChunks() []*Chunk {
@@ -209,17 +282,23 @@ type Chunk struct {
 	Places []uint32 `protobuf:"varint,5,rep,packed,name=places,proto3" json:"places,omitempty"`
 	// One for each place that is not 0: where in the file, in units of 4096.
 	Offsets []uint64 `protobuf:"varint,6,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
-	// 16 bytes for each block.
+	// 16 bytes for each block. None in version 2: they are behind the message there,
+	// encrypted.
 	Digests []byte `protobuf:"bytes,7,opt,name=digests,proto3" json:"digests,omitempty"`
 	// All chunks with the same number, other than 0, are the same memory.
-	Shared        uint32 `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	Shared uint32 `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	// Only in version 2: 16 bytes for each place that is not 0, GCM's tags.
+	Tags []byte `protobuf:"bytes,9,opt,name=tags,proto3" json:"tags,omitempty"`
+	// Only in version 2: one for each place that is not 0, CRC-32C of what is in the
+	// file.
+	Sums          []uint32 `protobuf:"fixed32,10,rep,packed,name=sums,proto3" json:"sums,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[3]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +310,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[3]
+	mi := &file_internal_memfile_indexpb_index_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +323,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{3}
+	return file_internal_memfile_indexpb_index_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Chunk) GetId() uint64 {
@@ -303,24 +382,46 @@ func (x *Chunk) GetShared() uint32 {
 	return 0
 }
 
+func (x *Chunk) GetTags() []byte {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Chunk) GetSums() []uint32 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 var File_internal_memfile_indexpb_index_proto protoreflect.FileDescriptor
 
 const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"\n" +
-	"$internal/memfile/indexpb/index.proto\x12\x11hetgpu.memfile.v1\"\x93\x01\n" +
+	"$internal/memfile/indexpb/index.proto\x12\x11hetgpu.memfile.v1\"\xd2\x01\n" +
 	"\x05Index\x12\x1d\n" +
 	"\n" +
 	"block_size\x18\x01 \x01(\rR\tblockSize\x121\n" +
 	"\x05files\x18\x02 \x03(\v2\x1b.hetgpu.memfile.v1.DataFileR\x05files\x128\n" +
-	"\tprocesses\x18\x03 \x03(\v2\x1a.hetgpu.memfile.v1.ProcessR\tprocesses\"R\n" +
+	"\tprocesses\x18\x03 \x03(\v2\x1a.hetgpu.memfile.v1.ProcessR\tprocesses\x12=\n" +
+	"\n" +
+	"encryption\x18\x04 \x01(\v2\x1d.hetgpu.memfile.v1.EncryptionR\n" +
+	"encryption\"7\n" +
+	"\n" +
+	"Encryption\x12\x15\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x12\n" +
+	"\x04salt\x18\x02 \x01(\fR\x04salt\"f\n" +
 	"\bDataFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\rR\n" +
-	"generation\";\n" +
+	"generation\x12\x12\n" +
+	"\x04salt\x18\x04 \x01(\fR\x04salt\";\n" +
 	"\aProcess\x120\n" +
-	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\xc1\x01\n" +
+	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\xe9\x01\n" +
 	"\x05Chunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\x04R\aaddress\x12\x12\n" +
@@ -329,7 +430,10 @@ const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"\x06places\x18\x05 \x03(\rR\x06places\x12\x18\n" +
 	"\aoffsets\x18\x06 \x03(\x04R\aoffsets\x12\x18\n" +
 	"\adigests\x18\a \x01(\fR\adigests\x12\x16\n" +
-	"\x06shared\x18\b \x01(\rR\x06sharedBCZAgithub.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpbb\x06proto3"
+	"\x06shared\x18\b \x01(\rR\x06shared\x12\x12\n" +
+	"\x04tags\x18\t \x01(\fR\x04tags\x12\x12\n" +
+	"\x04sums\x18\n" +
+	" \x03(\aR\x04sumsBCZAgithub.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpbb\x06proto3"
 
 var (
 	file_internal_memfile_indexpb_index_proto_rawDescOnce sync.Once
@@ -343,22 +447,24 @@ func file_internal_memfile_indexpb_index_proto_rawDescGZIP() []byte {
 	return file_internal_memfile_indexpb_index_proto_rawDescData
 }
 
-var file_internal_memfile_indexpb_index_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_internal_memfile_indexpb_index_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_internal_memfile_indexpb_index_proto_goTypes = []any{
-	(*Index)(nil),    // 0: hetgpu.memfile.v1.Index
-	(*DataFile)(nil), // 1: hetgpu.memfile.v1.DataFile
-	(*Process)(nil),  // 2: hetgpu.memfile.v1.Process
-	(*Chunk)(nil),    // 3: hetgpu.memfile.v1.Chunk
+	(*Index)(nil),      // 0: hetgpu.memfile.v1.Index
+	(*Encryption)(nil), // 1: hetgpu.memfile.v1.Encryption
+	(*DataFile)(nil),   // 2: hetgpu.memfile.v1.DataFile
+	(*Process)(nil),    // 3: hetgpu.memfile.v1.Process
+	(*Chunk)(nil),      // 4: hetgpu.memfile.v1.Chunk
 }
 var file_internal_memfile_indexpb_index_proto_depIdxs = []int32{
-	1, // 0: hetgpu.memfile.v1.Index.files:type_name -> hetgpu.memfile.v1.DataFile
-	2, // 1: hetgpu.memfile.v1.Index.processes:type_name -> hetgpu.memfile.v1.Process
-	3, // 2: hetgpu.memfile.v1.Process.chunks:type_name -> hetgpu.memfile.v1.Chunk
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 0: hetgpu.memfile.v1.Index.files:type_name -> hetgpu.memfile.v1.DataFile
+	3, // 1: hetgpu.memfile.v1.Index.processes:type_name -> hetgpu.memfile.v1.Process
+	1, // 2: hetgpu.memfile.v1.Index.encryption:type_name -> hetgpu.memfile.v1.Encryption
+	4, // 3: hetgpu.memfile.v1.Process.chunks:type_name -> hetgpu.memfile.v1.Chunk
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_internal_memfile_indexpb_index_proto_init() }
@@ -372,7 +478,7 @@ func file_internal_memfile_indexpb_index_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_memfile_indexpb_index_proto_rawDesc), len(file_internal_memfile_indexpb_index_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
