@@ -117,6 +117,7 @@ func (e *emitter) floatToFloat(in *ir.Instr, to, from ir.Type, a string) string 
 	plain.Mods.FTZ = in.Mods.FTZ && from == ir.F32
 	after.Mods.FTZ = in.Mods.FTZ && to == ir.F32
 	if integral := in.Mods.Round >= ir.RNI; !integral && to == from {
+		after.Mods.FTZ = false
 		return e.finishBits(&after, to, e.flushedBits(&plain, from, a))
 	} else if integral {
 		name := map[ir.Round]string{ir.RNI: "rint", ir.RZI: "trunc", ir.RMI: "floor", ir.RPI: "ceil"}[in.Mods.Round]

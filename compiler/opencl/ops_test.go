@@ -90,7 +90,7 @@ var exactOps = map[string][]string{
 		"h cvt.{rn,rz}.{f16,bf16}.f32 %a", "h cvt.rn.relu.{f16,bf16}.f32 %a", "h cvt.rn.ftz.f16.f32 %a", "r cvt.f32.{f16,bf16} %s", "R cvt.f64.f16 %s", "h cvt.{rn,rz,rm,rp}.f16.f64 %A",
 		"r cvt.{rni,rzi,rmi,rpi}.f32.f32 %a", "r cvt.{rni,rzi,rmi,rpi}.ftz.f32.f32 %a", "r cvt.ftz.f32.f32 %a", "r cvt.sat.f32.f32 %a", "R cvt.{rni,rzi,rmi,rpi}.f64.f64 %A", "h cvt.{rni,rzi,rmi,rpi}.f16.f16 %s",
 		"r cvt.{rn,rz}.{f16x2,bf16x2}.f32 %a, %b", "r cvt.rn.relu.{f16x2,bf16x2}.f32 %a, %b",
-		"h cvt.rn.{e4m3x2,e5m2x2}.f32 %a, %b", "h cvt.rn.relu.{e4m3x2,e5m2x2}.f32 %a, %b", "h cvt.rn.{e4m3x2,e5m2x2}.f16x2 %a", "r cvt.rn.f16x2.{e4m3x2,e5m2x2} %s", "r cvt.rn.relu.f16x2.{e4m3x2,e5m2x2} %s",
+		"r cvt.{rna,rn,rz}.tf32.f32 %a", "h cvt.rn.{e4m3x2,e5m2x2}.f32 %a, %b", "h cvt.rn.relu.{e4m3x2,e5m2x2}.f32 %a, %b", "h cvt.rn.{e4m3x2,e5m2x2}.f16x2 %a", "r cvt.rn.f16x2.{e4m3x2,e5m2x2} %s", "r cvt.rn.relu.f16x2.{e4m3x2,e5m2x2} %s",
 		"r cvt_pack.sat.{u8,s8}.s32 %a, %b, %c", "r cvt_pack.sat.{u16,s16}.s32 %a, %b",
 	),
 }

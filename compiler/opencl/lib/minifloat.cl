@@ -39,6 +39,8 @@ static uint hg_to_e4m3(float x, bool relu)
 		return (as_uint(x) >> 24 & 0x80) | 0x7e;
 	// The same numbers with one more bit of exponent, and half the bias away.
 	struct hg_num n = hg_unpack(as_uint(x), 24, 8);
+	if (n.m == 0)
+		return n.sign << 7;
 	int drop = n.e < -6 ? 60 + (-6 - n.e) : 60;
 	ulong m = hg_jam(n.m, drop - 2), q = m >> 2;
 	if ((m & 3) > 2 || ((m & 3) == 2 && q & 1))
