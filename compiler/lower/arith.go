@@ -272,6 +272,9 @@ func minMax(op ir.Op) func(*function) {
 		t := f.typeFor(op)
 		m := f.arithmetic(t, "ftz NaN xorsign relu")
 		a := f.args(3, 4)
+		if f.err != nil {
+			return
+		}
 		if len(f.in.Args) == 4 && (t != ir.F32 || m.Relu) {
 			f.fail(f.in.Pos, "%s has two operands", clip(f.in.Opcode()))
 		}
@@ -464,6 +467,9 @@ func (f *function) setp() {
 	m.FTZ = f.arithmetic(t, "ftz").FTZ
 	f.checkCompare(m, t)
 	dst, args := f.compared(m, t, ir.Pred)
+	if f.err != nil {
+		return
+	}
 	if f.in.Args[0].Kind != ptx.Pair {
 		dst = dst[:1]
 	}
@@ -476,9 +482,6 @@ func (f *function) compared(m ir.Mods, t, result ir.Type) ([]ir.Reg, []ir.Operan
 		n = 4
 	}
 	a := f.args(n, n)
-	if len(f.in.Args) == 0 {
-		return []ir.Reg{ir.NoReg, ir.NoReg}, nil
-	}
 	dst := f.pair(&a[0], result, ir.Pred)
 	args := f.sources(a[1:3], t)
 	if n == 4 {

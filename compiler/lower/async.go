@@ -69,6 +69,9 @@ func (f *function) copyAsync() {
 	}
 	m := ir.Mods{Bytes: uint8(size.Num.Bits)}
 	to, offset, _ := f.addr(&a[0], ir.Shared)
+	if to.Kind == ir.VarOperand {
+		to = f.moved(to, ir.U64)
+	}
 	from := f.wholeAddress(&a[1], ir.Global)
 	bytes := ir.Imm(size.Num.Bits)
 	if len(f.in.Args)-policy == 4 {
@@ -94,11 +97,11 @@ func (f *function) copied(o *ptx.Operand, size uint64) ir.Operand {
 func (f *function) wholeAddress(o *ptx.Operand, space ir.Space) ir.Operand {
 	at, offset, _ := f.addr(o, space)
 	switch {
-	case offset == 0:
+	case offset == 0 && at.Kind != ir.VarOperand:
 		return at
 	case at.Kind == ir.VarOperand:
 		at.Imm += uint64(offset)
-		return at
+		return f.moved(at, ir.U64)
 	}
 	sum := f.temp(ir.B64)
 	f.op(ir.Add, ir.S64, ir.Mods{}, sum, at, ir.Imm(uint64(offset)))
@@ -117,13 +120,13 @@ func (f *function) mbarrier() {
 	case f.mods.flag("inval"):
 		a := f.args(1, 1)
 		f.mbar(ir.MbarInval, m, ir.NoReg, &a[0])
-	case f.mods.flag("expect_tx"):
-		a := f.args(2, 2)
-		f.mbar(ir.MbarExpect, m, ir.NoReg, &a[0], f.src(&a[1], ir.U32))
 	case f.mods.flag("arrive"):
 		f.arrive(ir.MbarArrive, m)
 	case f.mods.flag("arrive_drop"):
 		f.arrive(ir.MbarArriveDrop, m)
+	case f.mods.flag("expect_tx"):
+		a := f.args(2, 2)
+		f.mbar(ir.MbarExpect, m, ir.NoReg, &a[0], f.src(&a[1], ir.U32))
 	case f.mods.flag("test_wait"):
 		f.mbarWait(ir.MbarTest, m)
 	case f.mods.flag("try_wait"):

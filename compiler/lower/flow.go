@@ -164,7 +164,7 @@ func (f *function) slots(in *ir.Instr, c *ptx.Call, params, results []*ptx.Var) 
 	if len(c.Args) != len(params) || len(c.Results) != len(results) {
 		f.failAt(&c.Callee, "%s has %d parameters and %d results, the call has %d and %d",
 			clip(c.Callee.Name), len(params), len(results), len(c.Args), len(c.Results))
-		return nil
+		return func() {}
 	}
 	for i := range c.Args {
 		v, t := f.slot(&c.Args[i], params[i])

@@ -284,7 +284,8 @@ func (f *function) addr(o *ptx.Operand, space ir.Space) (ir.Operand, int64, ir.S
 		}
 		return varOperand(v), offset, space
 	case sym.reg != nil && len(sym.reg.regs) == 1:
-		return f.pointer(o, sym.reg, space), offset, space
+		at, offset := f.pointer(o, sym.reg, offset, space)
+		return at, offset, space
 	default:
 		f.failAt(o, "%s is no address", clip(o.Name))
 	}
@@ -292,17 +293,23 @@ func (f *function) addr(o *ptx.Operand, space ir.Space) (ir.Operand, int64, ir.S
 }
 
 // pointer is a register as an address: of 64 bits, or of 32 where addresses are
-// small.
-func (f *function) pointer(o *ptx.Operand, r *register, space ir.Space) ir.Operand {
-	switch {
-	case r.typ.Float() || r.typ == ir.Pred || r.typ.Size() != 8 && (r.typ.Size() != 4 || !windowed(space)):
+// small, in which case the offset is added in 32 bits too.
+func (f *function) pointer(o *ptx.Operand, r *register, offset int64, space ir.Space) (ir.Operand, int64) {
+	if r.typ.Float() || r.typ == ir.Pred || r.typ.Size() != 8 && (r.typ.Size() != 4 || !windowed(space)) {
 		f.failAt(o, "%s is declared as .%s and is no address of .%s memory", clip(o.Name), r.typ, space)
-	case r.typ.Size() == 4:
-		whole := f.temp(ir.B64)
-		f.emit(&ir.Instr{Op: ir.Cvt, Type: ir.U64, Type2: ir.U32, Dst: []ir.Reg{whole}, Args: []ir.Operand{ir.R(r.regs[0])}})
-		return ir.R(whole)
 	}
-	return ir.R(r.regs[0])
+	at := ir.R(r.regs[0])
+	if r.typ.Size() == 8 {
+		return at, offset
+	}
+	if offset != 0 {
+		sum := f.temp(ir.B32)
+		f.op(ir.Add, ir.S32, ir.Mods{}, sum, at, ir.Imm(uint64(uint32(offset))))
+		at = ir.R(sum)
+	}
+	whole := f.temp(ir.B64)
+	f.emit(&ir.Instr{Op: ir.Cvt, Type: ir.U64, Type2: ir.U32, Dst: []ir.Reg{whole}, Args: []ir.Operand{at}})
+	return ir.R(whole), 0
 }
 
 // vector returns the operands that o stands for: its elements, or itself.

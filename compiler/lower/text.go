@@ -62,6 +62,10 @@ func (w *marker) operand(o *ptx.Operand) {
 		w.out.WriteByte('|')
 		w.operand(&o.Elems[1])
 	case ptx.Address:
+		if o.Elems != nil || o.Suffix != "" {
+			w.ok = false
+			return
+		}
 		w.out.WriteByte('[')
 		if o.Name == "" {
 			w.out.WriteString(o.Num.String())
@@ -69,7 +73,6 @@ func (w *marker) operand(o *ptx.Operand) {
 			w.name(o)
 			w.out.WriteString("+" + strconv.FormatInt(int64(o.Num.Bits), 10))
 		}
-		w.ok = w.ok && o.Elems == nil && o.Suffix == ""
 		w.out.WriteByte(']')
 	case ptx.Num:
 		w.out.WriteString(o.Num.String())

@@ -47,7 +47,7 @@ func (p *planner) decide() {
 	}
 	first, total := p.barriers()
 	if in, what := p.waits(); in != nil {
-		p.Points, p.Waits = nil, true
+		p.Points = nil
 		p.class(RunsToEnd, in.Pos, "blocks wait for one another: a loop ends when %s has another value", what)
 		return
 	}

@@ -4,8 +4,10 @@
 package ptx
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -98,4 +100,132 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNVIDIAOnly reads what runs on NVIDIA's devices only: all but ret.
+func TestNVIDIAOnly(t *testing.T) {
+	text, err := os.ReadFile("testdata/nvidia.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range m.Decls {
+		f, ok := d.(*Func)
+		if !ok || f.Body == nil {
+			continue
+		}
+		for _, s := range f.Body.Stmts {
+			in, ok := s.(*Instr)
+			if !ok || in.Op == "ret" {
+				continue
+			}
+			if class, reason := Classify(in.Op, in.Mods); class != NVIDIAOnly || reason == "" {
+				t.Errorf("%s has class %d, reason %q", in, class, reason)
+			}
+		}
+	}
+}
+
+// TestPositions follows .loc, which belongs to one function.
+func TestPositions(t *testing.T) {
+	m, err := Parse(head + `.file 3 "a.cu"
+.entry k() {
+	ret;
+	.loc 3 77 5
+	ret;
+}
+.entry l() { ret; }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Pos
+	for _, d := range m.Decls {
+		for _, s := range d.(*Func).Body.Stmts {
+			if in, ok := s.(*Instr); ok {
+				got = append(got, in.Pos)
+			}
+		}
+	}
+	want := []Pos{{Line: 6, Col: 2}, {Line: 8, Col: 2, File: 3, SrcLine: 77}, {Line: 10, Col: 14}}
+	if !slices.Equal(got, want) {
+		t.Errorf("instructions are at %v, not at %v", got, want)
+	}
+	if m.Files[0] != (File{Number: 3, Name: "a.cu"}) {
+		t.Errorf("files %v", m.Files)
+	}
+}
+
+func TestConstants(t *testing.T) {
+	for text, want := range map[string]string{
+		"1 + 2 * 3":                     "7",
+		"(1 + 2) * 3 - -1":              "10",
+		"10%3":                          "1",
+		"-7 / 2":                        "-3",
+		"-7 % 3":                        "-1",
+		"-1 >> 1":                       "-1",
+		"-1U >> 63":                     "1U",
+		"1 << 63":                       "9223372036854775808U",
+		"1 << 64":                       "0",
+		"~0":                            "-1",
+		"!5":                            "0",
+		"3 < 2 || 2 <= 2 && 1 != 1":     "0",
+		"-1 < 0U":                       "0",
+		"0x1F & 0b1010 | 017 ^ 1":       "14",
+		"5 > 4 ? 1 : 1 / 1":             "1",
+		"(.u64) -1":                     "18446744073709551615U",
+		"(.s64) 2.9":                    "2",
+		"1.5 + 1":                       "0d4004000000000000",
+		"-0f3F800000":                   "0fBF800000",
+		"1.0 < 2.0":                     "1",
+		"WARP_SZ * 2":                   "64",
+		"0x7fffffffffffffff + 1":        "9223372036854775808U",
+		"9223372036854775808 - 1":       "9223372036854775807U",
+		"1e3":                           "0d408F400000000000",
+		"0dFFF0000000000000":            "0dFFF0000000000000",
+		"(-9223372036854775807 - 1)/-1": "9223372036854775808U",
+	} {
+		m, err := Parse(body("mov.b64 %rd1, " + text + ";"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		in := m.Decls[0].(*Func).Body.Stmts[0].(*Instr)
+		if got := in.Args[1].Num.String(); got != want {
+			t.Errorf("%s is %s, not %s", text, got, want)
+		}
+	}
+}
+
+// FuzzParse reads anything. What is accepted is printed and read again.
+func FuzzParse(f *testing.F) {
+	for _, name := range files(f) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(text) < 16<<10 {
+			f.Add(string(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := Parse(text)
+		if err != nil {
+			if e := (*Error)(nil); !errors.As(err, &e) || e.Line < 1 || e.Col < 1 {
+				t.Errorf("an error without a place: %v", err)
+			}
+			return
+		}
+		printed := m.String()
+		again, err := Parse(printed)
+		if err != nil {
+			t.Fatalf("what was printed is not read: %v\n%s", err, printed)
+		}
+		if second := again.String(); second != printed {
+			t.Fatalf("printed first:\n%s\nthen:\n%s", printed, second)
+		}
+	})
 }

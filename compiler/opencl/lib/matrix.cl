@@ -1,2 +1,0 @@
-// SPDX-FileCopyrightText: The hetGPU authors
-// SPDX-License-Identifier: Apache-2.0
