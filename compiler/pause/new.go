@@ -170,18 +170,46 @@ func (p *planner) layOut() {
 		return
 	}
 	live := p.cfg.Liveness()
+	start := int64(0)
+	if p.Points[0].Kind == BackEdge {
+		start = ThreadPointBytes
+	}
+	regs := make([][]ir.Reg, len(p.Points))
+	var all []ir.Reg
 	for i := range p.Points {
 		point := &p.Points[i]
 		n := p.cfg.Number[point.Block]
-		regs, start := live.In[n], int64(0)
 		if point.Kind == BackEdge {
-			start = ThreadPointBytes
+			regs[i] = live.In[n].Regs()
 		} else {
-			regs = live.After(n, point.Index)
+			regs[i] = live.After(n, point.Index).Regs()
 		}
+		all = append(all, regs[i]...)
+	}
+	if p.Points[0].Kind == BackEdge {
+		p.layOutTogether(regs, all, start)
+		return
+	}
+	for i := range p.Points {
 		var end int64
-		point.Values, end = p.values(regs.Regs(), start)
+		p.Points[i].Values, end = p.values(regs[i], start)
 		p.ThreadBytes = max(p.ThreadBytes, ir.AlignUp(end, align))
+	}
+}
+
+// layOutTogether gives a register the same place at all points: where each
+// thread has a point of its own, the values of two points lie side by side, and
+// one thread's must not end up on another's.
+func (p *planner) layOutTogether(regs [][]ir.Reg, all []ir.Reg, start int64) {
+	slices.Sort(all)
+	places, end := p.values(slices.Compact(all), start)
+	p.ThreadBytes = ir.AlignUp(end, align)
+	for i := range p.Points {
+		for _, v := range places {
+			if slices.Contains(regs[i], v.Reg) {
+				p.Points[i].Values = append(p.Points[i].Values, v)
+			}
+		}
 	}
 }
 

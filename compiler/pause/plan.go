@@ -87,6 +87,7 @@ type Value struct {
 	Type ir.Type // a register's: Pred (1 byte, 0 or 1) or B8 to B128
 	// Offset is how many bytes of each thread lie before: value v of thread t of
 	// a block with n threads is Offset*n + t*size(v) from where the values begin.
+	// At BackEdge points a register has the same Offset as at all others.
 	Offset int64
 }
 
