@@ -55,7 +55,7 @@ var (
 	tApprox  = []Type{F16, F16x2, BF16, BF16x2, F32}
 	tArith   = join(tInt, []Type{U16x2, S16x2}, tFloat)
 	tScalar  = join(tInt, tBits, []Type{F16, BF16, F32, F64})
-	tAny     = join(tScalar, []Type{Pred, F16x2, BF16x2, U16x2, S16x2, B128, TF32})
+	tAny     = join(tScalar, []Type{Pred, B8, F16x2, BF16x2, U16x2, S16x2, B128, TF32})
 	tMem     = join(tInt, tBits, []Type{U8, S8, B8, B128, F16, F16x2, BF16, BF16x2, F32, F64})
 	tAtom    = join(tInt, tBits, []Type{B128, F16, F16x2, BF16, BF16x2, F32, F64})
 	tCvt     = join(tInt, []Type{U8, S8, F16, F16x2, BF16, BF16x2, TF32, F32, F64, E4M3x2, E5M2x2})
@@ -84,6 +84,10 @@ var (
 
 // Takes tells whether the operation can have the type.
 func (o Op) Takes(t Type) bool { return slices.Contains(opTable[o].types, t) }
+
+// Address tells whether the operation's first argument is an address, to which
+// Instr.Offset is added.
+func (o Op) Address() bool { return opTable[o].address }
 
 // opTable is what there is of each operation. docs/ir.md says the same in words.
 var opTable = [numOps]opInfo{

@@ -295,9 +295,24 @@ func (p *parser) header(l *line) error {
 		return number32(l, &p.f.Attrs.MinBlocks)
 	case "max_regs":
 		return number32(l, &p.f.Attrs.MaxRegs)
+	case "nvidia_only":
+		return p.reason(l)
 	default:
 		return l.errorf("%q is not known before a function's first block", t.text)
 	}
+}
+
+func (p *parser) reason(l *line) error {
+	var r Reason
+	var err error
+	if r.Text, err = l.str(); err != nil {
+		return err
+	}
+	if r.Pos, err = position(l); err != nil {
+		return err
+	}
+	p.f.NVIDIAOnly = append(p.f.NVIDIAOnly, r)
+	return l.end()
 }
 
 // local takes the name of one of the function's variables.

@@ -102,6 +102,11 @@ func (p *printer) function(f *Func) {
 	p.pos(f.Pos)
 	p.line(" {")
 	p.attrs(&f.Attrs)
+	for _, r := range f.NVIDIAOnly {
+		p.WriteString("  nvidia_only " + strconv.Quote(r.Text))
+		p.pos(r.Pos)
+		p.WriteString("\n")
+	}
 	for _, list := range []struct {
 		word   string
 		params []*Parameter

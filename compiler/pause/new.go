@@ -41,6 +41,10 @@ func (p *planner) class(c Class, at ir.Pos, format string, args ...any) {
 // decide finds the class and the points, which are empty for what runs to its
 // end. The order matters: what forbids a pause comes first.
 func (p *planner) decide() {
+	if why := p.Func.NVIDIAOnly; len(why) > 0 {
+		p.class(NVIDIAOnly, why[0].Pos, "%s", why[0].Text)
+		return
+	}
 	if in, why := p.forbidden(); in != nil {
 		p.class(RunsToEnd, in.Pos, "%s", why)
 		return
