@@ -205,7 +205,9 @@ func (w *warp) restore(status uint32) error {
 		l := bits.TrailingZeros32(m)
 		p := status
 		if status == pause.ThreadPoints {
-			p = le.Uint32(a.point(w.first + l))
+			own := a.point(w.first + l)
+			p = le.Uint32(own)
+			le.PutUint32(own, pause.ThreadEnded) // unless it stops again
 		}
 		if status == pause.ThreadPoints && p == pause.ThreadEnded {
 			w.block.live--
