@@ -21,7 +21,7 @@ func scalarOf(in *ir.Instr) scalar {
 		return nil
 	}
 	f := build(in)
-	if f != nil && in.Type == ir.TF32 {
+	if f != nil && in.Type == ir.TF32 && in.Op != ir.Cvt {
 		return nil
 	}
 	return f

@@ -51,7 +51,7 @@ func (p *planner) decide() {
 	}
 	first, total := p.barriers()
 	if in, what := p.waits(); in != nil {
-		p.Points = nil
+		p.Points, p.Waits = nil, true
 		p.class(RunsToEnd, in.Pos, "blocks wait for one another: a loop ends when %s has another value", what)
 		return
 	}

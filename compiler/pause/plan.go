@@ -98,6 +98,8 @@ type Plan struct {
 	Reason string // why it is of this class
 	Pos    ir.Pos // what the reason speaks of
 	Points []Point
+	// Waits tells that blocks wait for one another: all begin, or none.
+	Waits bool
 	// Shared lays out the kernel's static shared memory and Local each thread's
 	// local memory.
 	Shared, Local *ir.Layout

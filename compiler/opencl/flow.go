@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package opencl
+
+import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+
+// natural writes a kernel's own control flow: blocks with gotos. What can't be
+// reached from the blocks at which it begins is left out.
+func (e *emitter) natural(begin ...*ir.Block) {
+	target, reached := reach(begin)
+	for i, b := range e.f.Blocks {
+		if !reached[b] {
+			continue
+		}
+		if target[b] {
+			e.label("B%d", i)
+		}
+		for j, in := range b.Instrs[:len(b.Instrs)-1] {
+			if together(in) {
+				e.uniform(b, j, in)
+			} else {
+				e.instr(in)
+			}
+		}
+		e.terminator(b, i+1)
+	}
+	e.leave()
+}
+
+// reach returns the blocks that branches go to, and those that are executed.
+func reach(begin []*ir.Block) (target, reached map[*ir.Block]bool) {
+	target, reached = map[*ir.Block]bool{}, map[*ir.Block]bool{}
+	for _, b := range begin {
+		target[b] = true
+	}
+	for todo := begin; len(todo) > 0; {
+		b := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if reached[b] {
+			continue
+		}
+		reached[b] = true
+		for _, s := range b.Succs() {
+			target[s] = true
+			todo = append(todo, s)
+		}
+	}
+	return target, reached
+}
+
+// terminator writes what ends a block. A branch to the block that is written
+// next is left out.
+func (e *emitter) terminator(b *ir.Block, following int) {
+	in := b.Term()
+	next := func(t *ir.Block) bool { return e.order[t] == following && e.pointOn(b, t) == 0 && e.dispatched[t] == 0 }
+	switch in.Op {
+	case ir.Br:
+		switch {
+		case in.Guard == ir.NoReg:
+			if !next(in.Targets[0]) {
+				e.line("%s", e.edge(b, in.Targets[0]))
+			}
+		case next(in.Targets[0]):
+			not := *in
+			not.GuardNot = !in.GuardNot
+			e.line("if (%s) %s", e.guard(&not), e.edge(b, in.Targets[1]))
+		default:
+			e.line("if (%s) %s", e.guard(in), e.edge(b, in.Targets[0]))
+			if !next(in.Targets[1]) {
+				e.line("%s", e.edge(b, in.Targets[1]))
+			}
+		}
+	case ir.Brx:
+		e.line("switch (%s) {", e.bits(in.Args[0], ir.B32))
+		for i, t := range in.Targets {
+			if i == len(in.Targets)-1 {
+				e.line("default: %s", e.edge(b, t))
+			} else {
+				e.line("case %d: %s", i, e.edge(b, t))
+			}
+		}
+		e.line("}")
+	case ir.Trap:
+		e.trap(TrapInstruction)
+	default: // Exit, Ret
+		e.line("goto hg_end;")
+	}
+}

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package opencl writes a program as OpenCL C 1.2 with 64-bit pointers, for AMD,
+// Intel, NVIDIA and the CPU (PoCL).
+//
+// Module takes a program without calls (package passes prepares it). Each kernel
+// becomes an entry that starts blocks and others that resume them; docs/compiler.md
+// has the convention of their launch. Two ways of writing control flow:
+//
+//   - natural: the program's own blocks with gotos, where all threads of a block
+//     come together to each barrier and to each operation of a warp;
+//   - general: a loop in which each thread has a program counter of its own, for
+//     the other kernels. It is slower.
+//
+// Memory's addresses are the numbers that the program has; helpers for what
+// OpenCL has not are in lib/, of which a module gets what it uses. Nothing here
+// knows a device, or the host's OpenCL.
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+)
+
+// Options are the options that the text must be built with, by every OpenCL
+// compiler.
+const Options = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+
+// Mode is how a kernel's control flow is written.
+type Mode uint8
+
+// The modes.
+const (
+	Natural Mode = iota
+	General
+)
+
+func (m Mode) String() string { return [...]string{"natural", "general"}[m] }
+
+// Program is a module as OpenCL C.
+type Program struct {
+	Text    string
+	Kernels []*Kernel // in the module's order
+}
+
+// Kernel tells how a kernel of the module is launched.
+type Kernel struct {
+	Plan *pause.Plan
+	// Entry is the function that starts blocks. It is empty if the kernel can't be
+	// written in OpenCL C: Reason says why.
+	Entry string
+	// Resume are the functions that resume blocks, by the blocks' status.
+	Resume []Resume
+	// Mode is how Entry is written, Reason why it is not natural.
+	Mode   Mode
+	Reason string
+
+	fixed, perThread int64
+}
+
+// Resume is an entry for the blocks that have a status.
+type Resume struct {
+	Status uint32
+	Entry  string
+}
+
+// LocalBytes is the size of an entry's second argument for so many threads in a
+// block and bytes of dynamic shared memory: the shared memory, and what threads
+// tell each other.
+func (k *Kernel) LocalBytes(threads, dynamicShared int64) int64 {
+	return k.Plan.SharedBytes + ir.AlignUp(dynamicShared, 16) + 4*(k.fixed+k.perThread*threads)
+}
+
+// Module writes a module's kernels. plans has the plan of each.
+func Module(m *ir.Module, plans map[*ir.Func]*pause.Plan) (*Program, error) {
+	w := &writer{m: m, vars: map[*ir.Var]int{}, made: &made{text: map[string]string{}}, names: map[string]bool{},
+		pointers: map[*ir.Func]*passes.Pointers{}}
+	for i, v := range m.Vars {
+		w.vars[v] = i
+	}
+	p := &Program{}
+	var text strings.Builder
+	for _, f := range m.Funcs {
+		if !f.Kernel {
+			continue
+		}
+		plan := plans[f]
+		if plan == nil {
+			return nil, fmt.Errorf("opencl: kernel %s has no plan", f.Name)
+		}
+		w.pointers[f] = passes.FindPointers(m, f)
+		k := &Kernel{Plan: plan}
+		p.Kernels = append(p.Kernels, k)
+		t, err := w.kernel(k)
+		if u := new(Unsupported); errors.As(err, &u) {
+			*k = Kernel{Plan: plan, Reason: u.Error()}
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		text.WriteString(t)
+	}
+	body := w.made.String() + text.String()
+	if strings.Contains(body, "double") {
+		body = fp64 + "\n" + theLibrary.closure(body) + body
+	} else {
+		helpers := theLibrary.closure(body)
+		if strings.Contains(helpers, "double") {
+			helpers = fp64 + "\n" + helpers
+		}
+		body = helpers + body
+	}
+	p.Text = prologue + body
+	return p, nil
+}
+
+// writer writes the kernels of one module.
+type writer struct {
+	m     *ir.Module
+	vars  map[*ir.Var]int
+	made  *made
+	names map[string]bool
+	// pointers tell where generic addresses can point.
+	pointers map[*ir.Func]*passes.Pointers
+}
+
+// kernel writes a kernel's entries.
+func (w *writer) kernel(k *Kernel) (string, error) {
+	if k.Plan.Class == pause.NVIDIAOnly {
+		return "", &Unsupported{Func: k.Plan.Func.Name, Pos: k.Plan.Pos, Reason: k.Plan.Reason}
+	}
+	k.Entry = w.name(k.Plan.Func.Name)
+	k.Mode, k.Reason = modeOf(k.Plan.Func)
+	e := w.emitter(k, k.Mode)
+	text, err := e.entry(k, k.Entry, 0)
+	if err != nil {
+		return "", err
+	}
+	for i, p := range k.Plan.Points {
+		if p.Kind != pause.Barrier {
+			continue
+		}
+		r := Resume{Status: uint32(i + 1), Entry: fmt.Sprintf("%s__r%d", k.Entry, i+1)}
+		t, err := w.emitter(k, General).entry(k, r.Entry, i+1)
+		if err != nil {
+			return "", err
+		}
+		k.Resume = append(k.Resume, r)
+		text += t
+	}
+	if e.backEdges() {
+		r := Resume{Status: pause.ThreadPoints, Entry: k.Entry + "__rt"}
+		t, err := w.emitter(k, Natural).entry(k, r.Entry, -1)
+		if err != nil {
+			return "", err
+		}
+		k.Resume = append(k.Resume, r)
+		text += t
+	}
+	return text, nil
+}
+
+// name makes an entry's name that is the module's only one.
+func (w *writer) name(kernel string) string {
+	name := mangle(kernel)
+	for w.names[name] {
+		name += "_"
+	}
+	w.names[name] = true
+	return name
+}
+
+func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
+	f := k.Plan.Func
+	e := &emitter{m: w.m, f: f, plan: k.Plan, shared: f.SharedLayout(w.m), local: f.LocalLayout(), vars: w.vars, pointers: w.pointers[f],
+		order: map[*ir.Block]int{}, mode: mode, saved: map[int]bool{}, dispatched: map[*ir.Block]int{}, made: w.made}
+	for i, b := range f.Blocks {
+		e.order[b] = i
+	}
+	return e
+}
+
+// entry writes one entry: resume is 0 for the start, a point's number, or -1 for
+// threads with points of their own.
+func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
+	e.depth = 1
+	if e.mode == General {
+		e.general(resume)
+	} else {
+		begin := []*ir.Block{e.f.Blocks[0]}
+		if resume == 0 {
+			e.enter()
+		} else {
+			begin = e.restoreThreads()
+		}
+		e.natural(begin...)
+	}
+	if e.err != nil {
+		return "", e.err
+	}
+	body := e.out.String()
+	e.depth = 0
+	k.fixed = max(k.fixed, int64(e.fixedWords()))
+	buffers := int64(1)
+	if e.mode == Natural {
+		buffers = 2
+	}
+	k.perThread = max(k.perThread, buffers*int64(e.words))
+	return e.wrap(name, body) + "\n", nil
+}
+
+// fixedWords is how many words of local memory a block has beside its threads'.
+func (e *emitter) fixedWords() int {
+	if e.mode == General {
+		return generalWords + 4
+	}
+	return 4
+}
