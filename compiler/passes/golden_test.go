@@ -22,6 +22,7 @@ var analyses = map[string]func(m *ir.Module, f *ir.Func) string{
 	"liveness":   dumpLiveness,
 	"loops":      dumpLoops,
 	"pointers":   dumpPointers,
+	"peel":       dumpPeeled,
 }
 
 // TestGolden: a file has the name of a pass or an analysis, a module, and what
@@ -175,4 +176,21 @@ func dumpPointers(m *ir.Module, f *ir.Func) string {
 		fmt.Fprintf(&s, "keeps an address: %s\n", f.Text(in))
 	}
 	return s.String()
+}
+
+// dumpPeeled peels the function behind its first barrier.
+func dumpPeeled(_ *ir.Module, f *ir.Func) string {
+	for _, b := range f.Blocks {
+		for i, in := range b.Instrs {
+			if in.Op != ir.Bar {
+				continue
+			}
+			p, err := Peel(f, b, i, f.Name+"__r1")
+			if err != nil {
+				return err.Error() + "\n"
+			}
+			return p.Func.String()
+		}
+	}
+	return "no barrier\n"
 }
