@@ -65,7 +65,7 @@ standin: ## the libraries that stand in for a GPU's driver in tests
 	@$(MAKE) --no-print-directory -C integration/standin OUT='$(CURDIR)/bin/standin'
 
 .PHONY: integration
-integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl, kubelet (RUNTIME=, RUN=)
+integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl, kubelet, API server (RUNTIME=, RUN=)
 	@HETGPU_TEST_RUNTIME=$(RUNTIME) hack/integration.sh '$(RUN)'
 
 .PHONY: demo

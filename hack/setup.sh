@@ -7,7 +7,7 @@
 # then it takes about a second. Two runs at once wait for each other.
 #
 #   hack/setup.sh                everything
-#   hack/setup.sh PART...        packages, opencl, criu, runc, containerd, nerdctl, kubelet, cni, checkpointctl, lint, gotestsum
+#   hack/setup.sh PART...        packages, opencl, criu, runc, containerd, nerdctl, kubelet, controlplane, cni, checkpointctl, lint, gotestsum
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -129,20 +129,31 @@ staging() {
 	sed -n 's#^\t*\(k8s\.io/[a-z-]*\) => \./staging/.*#replace \1 => \1 v0.'"${2#*.}"'#p' "$1/go.mod"
 }
 
-build_kubelet() {
-	local version=$1 out=$2 tmp=$3 dir base=k8s.io/component-base/version
-	dir=$(module_dir k8s.io/kubernetes "v$version")
-	mkdir "$tmp/src"
-	{
-		printf 'module kubelet\n\n'
-		grep -E '^(go|godebug) ' "$dir/go.mod"
-		printf '\nrequire k8s.io/kubernetes v%s\n\n' "$version"
-		staging "$dir" "$version"
-	} >"$tmp/src/go.mod"
+# kubernetes VERSION TMP OUT PACKAGE... builds programs of Kubernetes, or of what it
+# depends on in the version that it depends on.
+kubernetes() {
+	local version=$1 src=$2/src out=$3 dir base=k8s.io/component-base/version
+	shift 3
+	if [ ! -d "$src" ]; then
+		dir=$(module_dir k8s.io/kubernetes "v$version")
+		mkdir "$src"
+		{
+			printf 'module programs\n\n'
+			grep -E '^(go|godebug) ' "$dir/go.mod"
+			printf '\nrequire k8s.io/kubernetes v%s\n\n' "$version"
+			staging "$dir" "$version"
+		} >"$src/go.mod"
+	fi
 	# Its checksums are those of the checksum database.
-	CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go build -C "$tmp/src" -trimpath -mod=mod -o "$out/kubelet" \
-		-ldflags "-s -w -X $base.gitVersion=v$version -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<<"$version")" \
-		k8s.io/kubernetes/cmd/kubelet
+	CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice go build -C "$src" -trimpath -mod=mod -o "$out" \
+		-ldflags "-s -w -X $base.gitVersion=v$version -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<<"$version")" "$@"
+}
+
+build_kubelet() { kubernetes "$1" "$3" "$2/" k8s.io/kubernetes/cmd/kubelet; }
+
+build_controlplane() {
+	kubernetes "$1" "$3" "$2/" k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl
+	kubernetes "$1" "$3" "$2/etcd" go.etcd.io/etcd/server/v3
 }
 
 build_cni() {
@@ -246,15 +257,16 @@ setup_containerd() {
 setup_runc() { cached runc "$RUNC_VERSION" build_runc; }
 setup_nerdctl() { cached nerdctl "$NERDCTL_VERSION" build_nerdctl; }
 setup_kubelet() { cached kubelet "$KUBELET_VERSION" build_kubelet; }
+setup_controlplane() { cached controlplane "$KUBELET_VERSION" build_controlplane; }
 setup_cni() { cached cni "$CNI_VERSION" build_cni; }
 setup_checkpointctl() { cached checkpointctl "$CHECKPOINTCTL_VERSION" build_checkpointctl; }
 setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
 setup_gotestsum() { cached gotestsum "$GOTESTSUM_VERSION" build_gotestsum; }
 
-[ $# -gt 0 ] || set -- packages opencl criu runc containerd nerdctl kubelet cni checkpointctl lint gotestsum
+[ $# -gt 0 ] || set -- packages opencl criu runc containerd nerdctl kubelet controlplane cni checkpointctl lint gotestsum
 for part; do
 	case $part in
-	packages | opencl | criu | runc | containerd | nerdctl | kubelet | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
+	packages | opencl | criu | runc | containerd | nerdctl | kubelet | controlplane | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
 	*) die "unknown part '$part'" ;;
 	esac
 done

@@ -35,6 +35,8 @@ const (
 type node struct {
 	*testbed.Kubelet
 	d *testbed.Daemon
+	// cluster is nil for a node that is in none.
+	cluster *testbed.ControlPlane
 	// setup is what distinguishes it.
 	setup setup
 	gpu   *standin.Machine
@@ -48,6 +50,8 @@ type setup struct {
 	name string
 	// old says that it is the older containerd.
 	old bool
+	// inCluster says that there is an API server.
+	inCluster bool
 	// asRunc says that containerd takes the handler for runc's, with our program.
 	asRunc bool
 }
@@ -125,6 +129,9 @@ func on(t *testing.T, s setup, test func(ctx context.Context, t *testing.T, n *n
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("end of the kubelet's log:\n%s\nend of containerd's:\n%s", n.LogTail(), n.d.LogTail())
+			if n.cluster != nil {
+				t.Log(n.cluster.LogTail())
+			}
 		}
 	})
 	test(ctx, t, n)
@@ -168,7 +175,12 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 	if err := n.importImages(ctx); err != nil {
 		return nil, err
 	}
-	n.Kubelet, err = n.d.StartKubelet(ctx)
+	if s.inCluster {
+		if n.cluster, err = n.d.StartControlPlane(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n.Kubelet, err = n.d.StartKubelet(ctx, n.cluster)
 	return n, err
 }
 
@@ -254,6 +266,9 @@ func (n *node) stop(ctx context.Context) error {
 	var err error
 	if n.Kubelet != nil {
 		err = n.Stop(ctx)
+	}
+	if n.cluster != nil {
+		err = errors.Join(err, n.cluster.Stop())
 	}
 	return errors.Join(err, n.d.Stop(ctx))
 }

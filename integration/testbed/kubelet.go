@@ -31,21 +31,23 @@ const nodeName = "node"
 // kubeletTimeout is how long a kubelet may take to serve.
 const kubeletTimeout = time.Minute
 
-// Kubelet is a kubelet without a cluster: it runs the pods of a directory, on a
-// daemon that serves the CRI.
+// Kubelet is a kubelet on a daemon that serves the CRI. It runs the pods of a
+// directory, and those of a cluster if it is in one.
 type Kubelet struct {
 	// Dir is its root directory.
 	Dir string
 
 	d       *Daemon
+	cluster *ControlPlane
 	process *server
 	client  *http.Client
 	base    string
 }
 
-// StartKubelet starts a kubelet and waits until it serves.
-func (d *Daemon) StartKubelet(ctx context.Context) (_ *Kubelet, err error) {
-	k := &Kubelet{Dir: filepath.Join(d.Dir, "kubelet"), d: d, client: &http.Client{Transport: &http.Transport{
+// StartKubelet starts a kubelet and waits until it serves. The cluster is nil for
+// none.
+func (d *Daemon) StartKubelet(ctx context.Context, cluster *ControlPlane) (_ *Kubelet, err error) {
+	k := &Kubelet{Dir: filepath.Join(d.Dir, "kubelet"), d: d, cluster: cluster, client: &http.Client{Transport: &http.Transport{
 		// Its certificate is its own.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
@@ -58,7 +60,7 @@ func (d *Daemon) StartKubelet(ctx context.Context) (_ *Kubelet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k.base = fmt.Sprintf("https://127.0.0.1:%d", port)
+	k.base = fmt.Sprintf("https://%s:%d", k.address(), port)
 	for _, dir := range []string{k.pods(), filepath.Join(k.Dir, "certificates")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -72,7 +74,14 @@ func (d *Daemon) StartKubelet(ctx context.Context) (_ *Kubelet, err error) {
 		return nil, err
 	}
 	cmd := exec.Command(program, "--config", k.configPath(), "--root-dir", k.Dir, "--cert-dir", filepath.Join(k.Dir, "certificates"),
-		"--hostname-override", nodeName, "--node-ip", "127.0.0.1", "-v", "2")
+		"--hostname-override", nodeName, "--node-ip", k.address(), "-v", "2")
+	if cluster != nil {
+		user, err := cluster.kubeconfig("system:node:"+nodeName, "system:nodes")
+		if err != nil {
+			return nil, err
+		}
+		cmd.Args = append(cmd.Args, "--kubeconfig", user)
+	}
 	// It is nothing of the daemon's.
 	cmd.Env = withoutEnv(d.env, markerEnv)
 	if k.process, err = serve(cmd, k.logPath()); err != nil {
@@ -82,6 +91,9 @@ func (d *Daemon) StartKubelet(ctx context.Context) (_ *Kubelet, err error) {
 	defer cancel()
 	err = k.Eventually(ctx, "the kubelet serves", func() error {
 		_, err := k.Get(ctx, "/healthz")
+		if err == nil && cluster != nil {
+			err = cluster.nodeReady(ctx)
+		}
 		return err
 	})
 	if err != nil {
@@ -97,6 +109,14 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// address is where it serves, on the loopback.
+func (k *Kubelet) address() string {
+	if k.cluster == nil {
+		return "127.0.0.1"
+	}
+	return k.cluster.address
 }
 
 func (k *Kubelet) configPath() string { return filepath.Join(k.d.Dir, "kubelet.json") }
@@ -120,14 +140,14 @@ func (k *Kubelet) writeConfig(port int) error {
 		"containerRuntimeEndpoint": "unix://" + k.d.Address(),
 		"staticPodPath":            k.pods(), "fileCheckFrequency": "1s", "syncFrequency": "1s",
 		"podLogsDir": filepath.Join(k.Dir, "logs"), "volumePluginDir": filepath.Join(k.Dir, "plugins"),
-		"address": "127.0.0.1", "port": port, "healthzPort": 0, "readOnlyPort": 0,
+		"address": k.address(), "port": port, "healthzPort": 0, "readOnlyPort": 0,
 		"authentication": object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
 		"authorization":  object{"mode": "AlwaysAllow"},
 		// Nothing of the machine's is changed, and no limit of it is in the way.
 		"cgroupDriver": "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": []string{},
 		"failCgroupV1": false, "failSwapOn": false, "oomScoreAdj": 0, "makeIPTablesUtilChains": false, "protectKernelDefaults": false,
 		"evictionHard": never, "imageGCHighThresholdPercent": 100,
-		"registerNode": false, "enableControllerAttachDetach": false,
+		"registerNode": k.cluster != nil, "enableControllerAttachDetach": false,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -222,17 +242,23 @@ func (k *Kubelet) Remove(ctx context.Context, name string) error {
 	if err := os.Remove(filepath.Join(k.pods(), name+".yaml")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return k.Eventually(ctx, "pod "+name+" is gone", func() error {
+	return k.WaitGone(ctx, PodName(name))
+}
+
+// WaitGone waits until the kubelet knows nothing of a pod any more, and nothing
+// of it runs. The name is that of the API.
+func (k *Kubelet) WaitGone(ctx context.Context, pod string) error {
+	return k.Eventually(ctx, "pod "+pod+" is gone", func() error {
 		pods, err := k.Pods(ctx)
 		if err != nil {
 			return err
 		}
 		for _, p := range pods {
-			if p.Metadata.Name == PodName(name) {
+			if p.Metadata.Name == pod {
 				return fmt.Errorf("it is %s", p.Status.Phase)
 			}
 		}
-		return k.d.noTasks(ctx, PodName(name))
+		return k.d.noTasks(ctx, pod)
 	})
 }
 

@@ -67,12 +67,13 @@ func (in *Installed) Path(containerd string) ([]string, error) {
 	})
 }
 
-// KubePath is Path with what a kubelet needs besides.
+// KubePath is Path with what a kubelet, and a cluster, need besides.
 func (in *Installed) KubePath(containerd string) ([]string, error) {
 	return in.path(map[string]string{
 		"containerd":    containerd,
 		"runc":          in.versions["RUNC_VERSION"],
 		"kubelet":       in.versions["KUBELET_VERSION"],
+		"controlplane":  in.versions["KUBELET_VERSION"],
 		"cni":           in.versions["CNI_VERSION"],
 		"checkpointctl": in.versions["CHECKPOINTCTL_VERSION"],
 	})
