@@ -18,7 +18,7 @@ import (
 // Pass changes a module.
 type Pass struct {
 	Name string
-	run  func(*ir.Module) error
+	Run  func(*ir.Module) error
 }
 
 // Passes are what Prepare does, in order.
@@ -51,7 +51,7 @@ var order = []struct{ first, then, reason string }{
 // addresses; nothing executes them.
 func Prepare(m *ir.Module) error {
 	for _, p := range Passes {
-		if err := p.run(m); err != nil {
+		if err := p.Run(m); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}

@@ -34,7 +34,7 @@ func runPass(t *testing.T, m *ir.Module, name string) string {
 			continue
 		}
 		found = true
-		if err := p.run(m); err != nil {
+		if err := p.Run(m); err != nil {
 			t.Fatalf("%s: %v", p.Name, err)
 		}
 		if err := ir.Verify(m); err != nil {
