@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compiler takes a program in PTX to a form that can be paused on one
+// device and go on on another: docs/compiler.md tells how.
+//
+// It is deterministic: the same text gives the same bytes, so that what comes out
+// can be kept under the text's digest. It knows nothing of devices, drivers and
+// containers.
+package compiler
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/opencl"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
+)
+
+// Program is a module of which it is known how each kernel can be paused.
+type Program struct {
+	// Source is what was parsed. Back ends don't need it.
+	Source *ptx.Module
+	// Module has kernels without calls, as passes.Prepare makes them.
+	Module *ir.Module
+	// Plans are the kernels', in the module's order.
+	Plans []*pause.Plan
+}
+
+// Load reads PTX. An error in the program is a *ptx.Error.
+func Load(text string) (*Program, error) {
+	src, err := ptx.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	m, err := lower.Lower(src)
+	if err != nil {
+		return nil, err
+	}
+	verify(m, "lower")
+	if err := passes.Prepare(m); err != nil {
+		return nil, err
+	}
+	verify(m, "passes")
+	p := &Program{Source: src, Module: m}
+	for _, f := range m.Funcs {
+		if f.Kernel && f.Blocks != nil {
+			p.Plans = append(p.Plans, pause.New(m, f))
+		}
+	}
+	return p, nil
+}
+
+// verify finds our own mistakes: a program's are found before.
+func verify(m *ir.Module, after string) {
+	if err := ir.Verify(m); err != nil {
+		panic(fmt.Sprintf("BUG: after %s: %v", after, err))
+	}
+}
+
+// Explain says of each kernel how it is paused and why: a text for people.
+func (p *Program) Explain() string { return pause.Explain(p.Module, p.Plans) }
+
+// Layout returns what is saved of each kernel and where, as JSON.
+func (p *Program) Layout() ([]byte, error) { return pause.Layout(p.Plans) }
+
+// emitters are the target languages.
+var emitters = map[string]func(*Program) (string, error){
+	"ir": func(p *Program) (string, error) { return p.Module.String(), nil },
+	"opencl": func(p *Program) (string, error) {
+		plans := map[*ir.Func]*pause.Plan{}
+		for _, plan := range p.Plans {
+			plans[plan.Func] = plan
+		}
+		out, err := opencl.Module(p.Module, plans)
+		if err != nil {
+			return "", err
+		}
+		return out.Text, nil
+	},
+}
+
+// Targets are the languages that Emit knows.
+func Targets() []string {
+	var names []string
+	for name := range emitters {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Emit writes the program in a target language.
+func (p *Program) Emit(target string) (string, error) {
+	emit := emitters[target]
+	if emit == nil {
+		return "", fmt.Errorf("there is no target %q, only %q", target, Targets())
+	}
+	return emit(p)
+}

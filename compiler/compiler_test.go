@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
+)
+
+func corpus(t testing.TB) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("corpus/kernels/*.ptx")
+	if err != nil || len(names) == 0 {
+		t.Fatal("there is no corpus", err)
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(name)] = string(text)
+	}
+	return texts
+}
+
+// TestSameBytes compiles the corpus twice for each target.
+func TestSameBytes(t *testing.T) {
+	for name, text := range corpus(t) {
+		t.Run(name, func(t *testing.T) {
+			var first []string
+			for round := range 2 {
+				p, err := Load(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				layout, err := p.Layout()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out := []string{p.Explain(), string(layout)}
+				for _, target := range Targets() {
+					s, err := p.Emit(target)
+					if err != nil {
+						t.Fatal(target, err)
+					}
+					out = append(out, s)
+				}
+				if round == 0 {
+					first = out
+					continue
+				}
+				for i := range out {
+					if out[i] != first[i] {
+						t.Errorf("output %d is not the same the second time", i)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const head = ".version 8.3\n.target sm_90\n.address_size 64\n"
+	for text, want := range map[string]string{
+		"":                                     "1:1: PTX begins with .version",
+		head + ".entry k() { frob; }":          `4:14: the instruction "frob" is not known`,
+		head + ".entry k() { mov.b32 %r, 1; }": "4:22: %r is not declared",
+	} {
+		_, err := Load(text)
+		if e := (*ptx.Error)(nil); err == nil || !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, not %q", err, want)
+		}
+	}
+	p, err := Load(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Emit("fortran"); err == nil || !strings.Contains(err.Error(), `there is no target "fortran"`) {
+		t.Error(err)
+	}
+}
+
+// TestNVIDIAOnly wants the other kernels of the module unharmed.
+func TestNVIDIAOnly(t *testing.T) {
+	p, err := Load(`.version 8.3
+.target sm_90a
+.address_size 64
+.entry fence() { wgmma.fence.sync.aligned; ret; }
+.entry plain() { bar.sync 0; ret; }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained := p.Explain()
+	for _, want := range []string{
+		"fence: nvidia-only: wgmma.fence.sync.aligned: it works with four warps' asynchronous matrix unit (PTX line 4)",
+		"plain: barrier-pausable",
+	} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("%q is not in\n%s", want, explained)
+		}
+	}
+	for _, target := range Targets() {
+		if _, err := p.Emit(target); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+// lines makes a module of at least so many lines: the corpus' kernels, again and
+// again under other names.
+func lines(t testing.TB, n int) string {
+	t.Helper()
+	text := corpus(t)["sha256.ptx"]
+	start := strings.Index(text, ".visible .entry")
+	if start < 0 {
+		t.Fatal("sha256.ptx has no kernel")
+	}
+	name := regexp.MustCompile(`\bsha256(_param_\d+)?\b`)
+	var s strings.Builder
+	s.WriteString(text[:start])
+	for i := 0; strings.Count(s.String(), "\n") < n; i++ {
+		s.WriteString(name.ReplaceAllString(text[start:], fmt.Sprintf("sha256_%d$1", i)))
+	}
+	return s.String()
+}
+
+// TestMemory compiles 10,000 lines within 200 MiB, all that is ever allocated
+// counted.
+func TestMemory(t *testing.T) {
+	text := lines(t, 10000)
+	for _, target := range Targets() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		p, err := Load(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Emit(target); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 200 {
+			t.Errorf("%s: %d MiB were allocated", target, mib)
+		}
+	}
+}
+
+// BenchmarkCompile compiles 10,000 lines, on one core with -cpu 1.
+func BenchmarkCompile(b *testing.B) {
+	text := lines(b, 10000)
+	for _, target := range Targets() {
+		b.Run(target, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				p, err := Load(text)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := p.Emit(target); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(strings.Count(text, "\n")), "lines")
+		})
+	}
+}
