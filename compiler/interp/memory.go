@@ -22,6 +22,7 @@ type Memory struct {
 type region struct {
 	addr  uint64
 	bytes []byte
+	used  func() // before each access; or nil
 }
 
 func (r region) holds(addr uint64, size int) bool {
@@ -32,7 +33,11 @@ func (r region) holds(addr uint64, size int) bool {
 // Map makes b the memory from addr on. Programs then read and write b itself.
 // It is an error if another region lies there, or if the address has bits that
 // tell address spaces apart.
-func (m *Memory) Map(addr uint64, b []byte) error {
+func (m *Memory) Map(addr uint64, b []byte) error { return m.Watch(addr, b, nil) }
+
+// Watch is Map of memory that somebody else writes while a launch runs: used is
+// called before each access to it, and may change b.
+func (m *Memory) Watch(addr uint64, b []byte, used func()) error {
 	end := addr + uint64(len(b))
 	if len(b) == 0 || addr == 0 || end < addr || end&ir.WindowMask != 0 {
 		return fmt.Errorf("interp: no memory can be at %#x, %d bytes", addr, len(b))
@@ -49,7 +54,7 @@ func (m *Memory) Map(addr uint64, b []byte) error {
 		i < len(m.regions) && m.regions[i].addr < end {
 		return fmt.Errorf("interp: there is memory at %#x already", addr)
 	}
-	m.regions = slices.Insert(m.regions, i, region{addr, b})
+	m.regions = slices.Insert(m.regions, i, region{addr, b, used})
 	return nil
 }
 
@@ -82,6 +87,9 @@ func (m *Memory) At(addr uint64, size int) []byte {
 			return nil
 		}
 		m.last = m.regions[i]
+	}
+	if m.last.used != nil {
+		m.last.used()
 	}
 	off := addr - m.last.addr
 	return m.last.bytes[off : off+uint64(size) : off+uint64(size)]

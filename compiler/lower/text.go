@@ -118,14 +118,19 @@ func (w *marker) name(o *ptx.Operand) {
 
 // register writes the mark of a register: the next result, or the next argument.
 func (w *marker) register(r ir.Reg) {
-	switch {
-	case w.dst < len(w.made.Dst) && w.made.Dst[w.dst] == r:
+	if w.dst < len(w.made.Dst) && w.made.Dst[w.dst] == r {
 		w.mark('d', &w.dst)
-	case w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.RegOperand && w.made.Args[w.arg].Reg == r:
-		w.mark('a', &w.arg)
-	default:
-		w.ok = false
+		return
 	}
+	// Numbers that the text leaves out, the count of a barrier's threads.
+	for w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.ImmOperand {
+		w.arg++
+	}
+	if w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.RegOperand && w.made.Args[w.arg].Reg == r {
+		w.mark('a', &w.arg)
+		return
+	}
+	w.ok = false
 }
 
 func (w *marker) mark(which byte, n *int) {
