@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvptx
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+)
+
+var regPrefix = map[ir.Type]string{ir.Pred: "p", ir.B8: "rb", ir.B16: "rs", ir.B32: "r", ir.B64: "rd", ir.B128: "rq"}
+
+// regName is a register's name: PTX's usual letters and its number. Registers of
+// functions that were inlined can have the same name, so that is not used.
+func regName(f *ir.Func, r ir.Reg) string {
+	if r == ir.NoReg {
+		return "_"
+	}
+	return "%" + regPrefix[f.Regs[r].Type] + strconv.Itoa(int(r))
+}
+
+// varNames gives a kernel's parameters and variables names that are valid in PTX
+// and different from one another and from what the module declares.
+func varNames(f *ir.Func, vars []*ir.Var, declared map[string]bool) map[*ir.Var]string {
+	names := map[*ir.Var]string{}
+	taken := maps.Clone(declared)
+	add := func(v *ir.Var) {
+		base := strings.Map(func(r rune) rune {
+			if r == '_' || r == '$' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+				return r
+			}
+			return '_'
+		}, v.Name)
+		name := base
+		for i := 1; taken[name]; i++ {
+			name = fmt.Sprintf("%s_%d", base, i)
+		}
+		taken[name] = true
+		names[v] = name
+	}
+	for _, p := range f.Params {
+		add(&p.Var)
+	}
+	for _, v := range vars {
+		add(v)
+	}
+	return names
+}
+
+func (e *emitter) varName(v *ir.Var) string {
+	if name, own := e.names[v]; own {
+		return name
+	}
+	return v.Name
+}
+
+// block prints a block's instructions, with the checks at its pause points.
+func (e *emitter) block(b *ir.Block) error {
+	for i, in := range b.Instrs {
+		if point := e.barrierPoint(b, i); point > 0 {
+			if err := e.checkBarrier(in, point); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := e.instr(b, in); err != nil {
+			return fmt.Errorf("line %d: %w", in.Pos.Line, err)
+		}
+	}
+	return nil
+}
+
+func (e *emitter) guard(in *ir.Instr) string {
+	switch {
+	case in.Guard == ir.NoReg:
+		return ""
+	case in.GuardNot:
+		return "@!" + regName(e.fn, in.Guard) + " "
+	}
+	return "@" + regName(e.fn, in.Guard) + " "
+}
+
+func (e *emitter) instr(b *ir.Block, in *ir.Instr) error {
+	if in.Op.Terminator() {
+		return e.terminator(b, in)
+	}
+	text, err := e.text(in)
+	if err != nil {
+		return err
+	}
+	e.line("%s%s;", e.guard(in), text)
+	return nil
+}
+
+// text returns an instruction without its guard.
+func (e *emitter) text(in *ir.Instr) (string, error) {
+	if in.Text == "" {
+		return e.made(in)
+	}
+	var out strings.Builder
+	for rest := in.Text; ; {
+		i := strings.IndexByte(rest, '$')
+		if i < 0 || i+1 == len(rest) {
+			out.WriteString(rest)
+			return out.String(), nil
+		}
+		out.WriteString(rest[:i])
+		which := rest[i+1]
+		rest = rest[i+2:]
+		digits := 0
+		for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
+			digits++
+		}
+		n, err := strconv.Atoi(rest[:digits])
+		switch {
+		case which == 'd' && err == nil && n < len(in.Dst):
+			out.WriteString(regName(e.fn, in.Dst[n]))
+		case which == 'a' && err == nil && n < len(in.Args):
+			out.WriteString(e.operand(in.Args[n]))
+		default:
+			return "", fmt.Errorf("BUG: no operand %q in %q", rest[:digits], in.Text)
+		}
+		rest = rest[digits:]
+	}
+}
+
+func (e *emitter) operand(o ir.Operand) string {
+	switch o.Kind {
+	case ir.RegOperand:
+		if o.Not {
+			return "!" + regName(e.fn, o.Reg)
+		}
+		return regName(e.fn, o.Reg)
+	case ir.VarOperand:
+		if o.Imm != 0 {
+			return fmt.Sprintf("%s+%d", e.varName(o.Var), int64(o.Imm))
+		}
+		return e.varName(o.Var)
+	case ir.FuncOperand:
+		return o.Func.Name
+	case ir.SregOperand:
+		return e.sreg(o.Sreg)
+	}
+	return strconv.FormatInt(int64(o.Imm), 10)
+}
+
+// sreg names a special register. A kernel that resumes runs the blocks of a list,
+// in a grid that is not the launch's.
+func (e *emitter) sreg(s ir.Sreg) string {
+	if e.start.listed && s >= ir.CtaidX && s <= ir.NctaidZ {
+		return [...]string{"%hg_cx", "%hg_cy", "%hg_cz", "%hg_nx", "%hg_ny", "%hg_nz"}[s-ir.CtaidX]
+	}
+	if s == ir.WarpSz {
+		return "WARP_SZ"
+	}
+	return "%" + s.String()
+}
+
+func (e *emitter) target(b *ir.Block) string { return blockLabel(slices.Index(e.fn.Blocks, b)) }
+
+// terminator prints the end of a block. Blocks are printed in their order, so
+// what goes on with the next one needs no branch.
+func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
+	switch in.Op {
+	case ir.Br:
+		next := slices.Index(e.fn.Blocks, b) + 1
+		e.branch(e.guard(in), b, in.Targets[0], next)
+		if in.Guard != ir.NoReg {
+			e.branch("", b, in.Targets[1], next)
+		}
+	case ir.Brx:
+		list, index := e.label(), e.operand(in.Args[0])
+		targets := make([]string, len(in.Targets))
+		for i, t := range in.Targets {
+			targets[i] = e.target(t)
+		}
+		e.out.WriteString(list + ": .branchtargets " + strings.Join(targets, ", ") + ";\n")
+		e.line("brx.idx %s, %s;", index, list)
+	case ir.Ret, ir.Exit:
+		e.line("bra $hg_end;")
+	case ir.Trap:
+		e.line("trap;")
+		e.line("bra $hg_end;")
+	default:
+		return fmt.Errorf("BUG: %s does not end a block", in.Op)
+	}
+	return nil
+}
+
+func (e *emitter) branch(guard string, from, to *ir.Block, next int) {
+	if point := e.backEdgePoint(from, to); point > 0 {
+		around := e.label()
+		if guard != "" {
+			e.line("%sbra %s;", invert(guard), around)
+		}
+		e.checkBackEdge(point)
+		e.line("bra %s;", e.target(to))
+		e.place(around)
+		return
+	}
+	if guard == "" && next < len(e.fn.Blocks) && e.fn.Blocks[next] == to {
+		return
+	}
+	e.line("%sbra %s;", guard, e.target(to))
+}
+
+func invert(guard string) string {
+	if strings.HasPrefix(guard, "@!") {
+		return "@" + guard[2:]
+	}
+	return "@!" + guard[1:]
+}
+
+// made prints an instruction that a pass made.
+func (e *emitter) made(in *ir.Instr) (string, error) {
+	args := make([]string, len(in.Args))
+	for i, a := range in.Args {
+		args[i] = e.operand(a)
+	}
+	dst := make([]string, len(in.Dst))
+	for i, d := range in.Dst {
+		dst[i] = regName(e.fn, d)
+	}
+	address := func() string { return fmt.Sprintf("[%s+%d]", args[0], in.Offset) }
+	space := ""
+	if in.Mods.Space != ir.Generic {
+		space = "." + in.Mods.Space.String()
+	}
+	plain := func(opcode string) string { return opcode + " " + strings.Join(append(dst, args...), ", ") }
+	switch in.Op {
+	case ir.Mov, ir.Add, ir.Sub, ir.And, ir.Or, ir.Xor, ir.Not, ir.Shl, ir.Shr, ir.Selp, ir.Neg:
+		if in.Mods != (ir.Mods{}) {
+			break
+		}
+		return plain(in.Op.String() + "." + in.Type.String()), nil
+	case ir.Mul, ir.Mad:
+		halves := [...]string{ir.Lo: ".lo", ir.Hi: ".hi", ir.Wide: ".wide"}
+		if in.Mods != (ir.Mods{Half: in.Mods.Half}) || in.Mods.Half == ir.NoHalf {
+			break
+		}
+		return plain(in.Op.String() + halves[in.Mods.Half] + "." + in.Type.String()), nil
+	case ir.Pack:
+		return fmt.Sprintf("mov.%s %s, {%s}", in.Type, dst[0], strings.Join(args, ", ")), nil
+	case ir.Unpack:
+		return fmt.Sprintf("mov.%s {%s}, %s", in.Type, strings.Join(dst, ", "), args[0]), nil
+	case ir.Cvt:
+		if in.Mods != (ir.Mods{}) || in.Type.Float() || in.Type2.Float() || len(args) != 1 {
+			break
+		}
+		return plain(fmt.Sprintf("cvt.%s.%s", in.Type, in.Type2)), nil
+	case ir.Cvta:
+		return plain("cvta" + space + ".u64"), nil
+	case ir.CvtaTo:
+		return plain("cvta.to" + space + ".u64"), nil
+	case ir.Isspacep:
+		return plain("isspacep" + space), nil
+	case ir.Ld:
+		if len(dst) != 1 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
+			break
+		}
+		return fmt.Sprintf("ld%s.%s %s, %s", space, in.Type, dst[0], address()), nil
+	case ir.St:
+		if len(args) != 2 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
+			break
+		}
+		return fmt.Sprintf("st%s.%s %s, %s", space, in.Type, address(), args[1]), nil
+	case ir.Setp:
+		if in.Mods != (ir.Mods{Cmp: in.Mods.Cmp}) || len(dst) != 1 {
+			break
+		}
+		cmps := [...]string{ir.EQ: "eq", ir.NE: "ne", ir.LT: "lt", ir.LE: "le", ir.GT: "gt", ir.GE: "ge"}
+		if int(in.Mods.Cmp) >= len(cmps) || cmps[in.Mods.Cmp] == "" {
+			break
+		}
+		return plain("setp." + cmps[in.Mods.Cmp] + "." + in.Type.String()), nil
+	case ir.Fence, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait:
+		// Only the program's own have an effect.
+	}
+	return "", fmt.Errorf("BUG: no PTX for %s of a pass", in.Op)
+}

@@ -1,0 +1,337 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvptx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+)
+
+func saveLabel(point int) string  { return fmt.Sprintf("$hg_save%d", point) }
+func afterLabel(point int) string { return fmt.Sprintf("$hg_after%d", point) }
+func loadLabel(point int) string  { return fmt.Sprintf("$hg_load%d", point) }
+
+const endLabel = "$hg_end"
+
+// begin prints how a kernel gets to where it begins.
+func (e *emitter) begin() error {
+	if e.start.listed {
+		e.listedBlock()
+	}
+	if e.start.point == 0 && !e.start.threads {
+		e.askOnce()
+		e.line("@%%hg_p bra.uni $hg_leave;")
+		return nil
+	}
+	e.locate()
+	if e.start.point > 0 {
+		e.load(e.start.point)
+		e.line("bar.sync 0;") // the shared memory is there
+		e.line("bra.uni %s;", afterLabel(e.start.point))
+		return nil
+	}
+	// Each thread at its own point, 0 is the beginning.
+	e.line("mul.wide.u32 %%hg_t, %%hg_tid, 4;")
+	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
+	e.line("ld.global.u32 %%hg_v, [%%hg_b];")
+	e.line("setp.eq.u32 %%hg_p, %%hg_v, %d;", pause.ThreadEnded)
+	e.line("@%%hg_p bra %s;", endLabel)
+	for i := range e.plan.Points {
+		e.line("setp.eq.u32 %%hg_p, %%hg_v, %d;", i+1)
+		e.line("@%%hg_p bra %s;", loadLabel(i+1))
+	}
+	e.line("bra %s;", blockLabel(0))
+	for i, p := range e.plan.Points {
+		e.place(loadLabel(i + 1))
+		e.load(i + 1)
+		e.line("bra %s;", e.target(p.Block))
+	}
+	return nil
+}
+
+// listedBlock finds which block of the launch this one is.
+func (e *emitter) listedBlock() {
+	e.line("ld.global.u64 %%hg_a, [%%hg+%d];", launchList)
+	e.line("mov.u32 %%hg_block, %%ctaid.x;")
+	e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
+	e.line("add.u64 %%hg_a, %%hg_a, %%hg_t;")
+	e.line("ld.global.u32 %%hg_block, [%%hg_a];")
+	e.grid()
+	e.line("rem.u32 %%hg_cx, %%hg_block, %%hg_nx;")
+	e.line("div.u32 %%hg_i, %%hg_block, %%hg_nx;")
+	e.line("rem.u32 %%hg_cy, %%hg_i, %%hg_ny;")
+	e.line("div.u32 %%hg_cz, %%hg_i, %%hg_ny;")
+}
+
+func (e *emitter) grid() {
+	for i, r := range []string{"nx", "ny", "nz"} {
+		e.line("ld.global.u32 %%hg_%s, [%%hg+%d];", r, launchGrid+4*i)
+	}
+}
+
+// ownBlock is listedBlock for a kernel that was launched with the program's grid.
+func (e *emitter) ownBlock() {
+	if e.start.listed {
+		return
+	}
+	e.grid()
+	e.line("mov.u32 %%hg_cx, %%ctaid.x;")
+	e.line("mov.u32 %%hg_cy, %%ctaid.y;")
+	e.line("mov.u32 %%hg_cz, %%ctaid.z;")
+	e.line("mad.lo.u32 %%hg_block, %%hg_cz, %%hg_ny, %%hg_cy;")
+	e.line("mad.lo.u32 %%hg_block, %%hg_block, %%hg_nx, %%hg_cx;")
+}
+
+// locate computes where the block's area, values and status are, as
+// pause.Plan.StateBytes has it.
+func (e *emitter) locate() {
+	e.line("ld.global.u64 %%hg_area, [%%hg+%d];", launchState)
+	e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
+	e.line("add.u64 %%hg_status, %%hg_area, %%hg_t;")
+	// The areas begin behind the status words.
+	e.line("mul.lo.u32 %%hg_i, %%hg_nx, %%hg_ny;")
+	e.line("mul.lo.u32 %%hg_i, %%hg_i, %%hg_nz;")
+	e.line("mul.wide.u32 %%hg_t, %%hg_i, 4;")
+	e.line("add.u64 %%hg_t, %%hg_t, 15;")
+	e.line("and.b64 %%hg_t, %%hg_t, -16;")
+	e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
+	// Shared memory comes first.
+	e.line("ld.global.u32 %%hg_i, [%%hg+%d];", launchShared)
+	e.line("cvt.u64.u32 %%hg_values, %%hg_i;")
+	e.line("add.u64 %%hg_values, %%hg_values, %d;", e.plan.SharedBytes+15)
+	e.line("and.b64 %%hg_values, %%hg_values, -16;")
+	e.line("cvt.u64.u32 %%hg_b, %%hg_threads;")
+	e.line("mul.lo.u64 %%hg_t, %%hg_b, %d;", e.plan.ThreadBytes+e.plan.LocalBytes)
+	e.line("add.u64 %%hg_t, %%hg_t, %%hg_values;")
+	e.line("cvt.u64.u32 %%hg_a, %%hg_block;")
+	e.line("mul.lo.u64 %%hg_t, %%hg_t, %%hg_a;")
+	e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
+	e.line("add.u64 %%hg_values, %%hg_values, %%hg_area;")
+	e.line("mul.lo.u64 %%hg_local, %%hg_b, %d;", e.plan.ThreadBytes)
+	e.line("add.u64 %%hg_local, %%hg_local, %%hg_values;")
+	e.line("cvt.u64.u32 %%hg_t, %%hg_tid;")
+	e.line("mul.lo.u64 %%hg_t, %%hg_t, %d;", e.plan.LocalBytes)
+	e.line("add.u64 %%hg_local, %%hg_local, %%hg_t;")
+}
+
+// save prints what a block does that pauses at a point.
+func (e *emitter) save(i int) {
+	point := e.plan.Points[i]
+	e.place(saveLabel(i + 1))
+	e.ownBlock()
+	e.locate()
+	for _, v := range point.Values {
+		e.valueAddress(v)
+		e.storeValue(v)
+	}
+	if point.Kind == pause.BackEdge {
+		e.line("mov.u32 %%hg_v, %d;", i+1)
+		e.storeThreadPoint()
+		e.line("mov.pred %%hg_saved, 1;")
+		e.memory(false)
+		e.line("bra %s;", endLabel)
+		return
+	}
+	e.memory(false)
+	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
+	e.line("@%%hg_p st.global.u32 [%%hg_status], %d;", i+1)
+	e.line("bra.uni $hg_leave;")
+}
+
+// load prints the way back of save.
+func (e *emitter) load(number int) {
+	for _, v := range e.plan.Points[number-1].Values {
+		e.valueAddress(v)
+		e.loadValue(v)
+	}
+	e.memory(true)
+}
+
+func (e *emitter) storeThreadPoint() {
+	e.line("mul.wide.u32 %%hg_t, %%hg_tid, 4;")
+	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
+	e.line("st.global.u32 [%%hg_b], %%hg_v;")
+}
+
+// valueAddress makes %hg_b the address of this thread's value.
+func (e *emitter) valueAddress(v pause.Value) {
+	e.line("mul.wide.u32 %%hg_t, %%hg_threads, %d;", v.Offset)
+	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
+	e.line("mul.wide.u32 %%hg_t, %%hg_tid, %d;", v.Type.Size())
+	e.line("add.u64 %%hg_b, %%hg_b, %%hg_t;")
+}
+
+// windows are where generic addresses of a block's and of a thread's own memory
+// lie in a state.
+var windows = map[ir.Space]uint64{ir.Shared: ir.SharedWindow, ir.Local: ir.LocalWindow}
+
+// windows returns of which of these spaces a value can be a generic address: it
+// is another number in a state than on the device.
+func (e *emitter) windows(v pause.Value) []ir.Space {
+	var spaces []ir.Space
+	for _, s := range []ir.Space{ir.Shared, ir.Local} {
+		if v.Type == ir.B64 && e.pointers.Made(v.Reg).Has(passes.Spaces(s)) {
+			spaces = append(spaces, s)
+		}
+	}
+	return spaces
+}
+
+func (e *emitter) storeValue(v pause.Value) {
+	reg := regName(e.fn, v.Reg)
+	if spaces := e.windows(v); len(spaces) > 0 {
+		e.line("mov.b64 %%hg_t, %s;", reg)
+		for _, s := range spaces {
+			e.line("isspacep.%s %%hg_p, %s;", s, reg)
+			e.line("@%%hg_p cvta.to.%s.u64 %%hg_t, %s;", s, reg)
+			e.line("@%%hg_p add.u64 %%hg_t, %%hg_t, %d;", windows[s])
+		}
+		e.line("st.global.b64 [%%hg_b], %%hg_t;")
+		return
+	}
+	switch v.Type {
+	case ir.Pred:
+		e.line("selp.b32 %%hg_v, 1, 0, %s;", reg)
+		e.line("st.global.u8 [%%hg_b], %%hg_v;")
+	case ir.B128:
+		e.line("mov.b128 {%%hg_t, %%hg_a}, %s;", reg)
+		e.line("st.global.v2.b64 [%%hg_b], {%%hg_t, %%hg_a};")
+	default:
+		e.line("st.global.%s [%%hg_b], %s;", v.Type, reg)
+	}
+}
+
+func (e *emitter) loadValue(v pause.Value) {
+	reg := regName(e.fn, v.Reg)
+	if spaces := e.windows(v); len(spaces) > 0 {
+		e.line("ld.global.b64 %s, [%%hg_b];", reg)
+		e.line("and.b64 %%hg_t, %s, %d;", reg, ir.WindowMask)
+		for _, s := range spaces {
+			e.line("setp.eq.u64 %%hg_p, %%hg_t, %d;", windows[s])
+			e.line("@%%hg_p sub.u64 %s, %s, %d;", reg, reg, windows[s])
+			e.line("@%%hg_p cvta.%s.u64 %s, %s;", s, reg, reg)
+		}
+		return
+	}
+	switch v.Type {
+	case ir.Pred:
+		e.line("ld.global.u8 %%hg_v, [%%hg_b];")
+		e.line("setp.ne.u32 %s, %%hg_v, 0;", reg)
+	case ir.B128:
+		e.line("ld.global.v2.b64 {%%hg_t, %%hg_a}, [%%hg_b];")
+		e.line("mov.b128 %s, {%%hg_t, %%hg_a};", reg)
+	default:
+		e.line("ld.global.%s %s, [%%hg_b];", v.Type, reg)
+	}
+}
+
+// memory copies the block's shared memory, all threads together, and each
+// thread's local memory, to the area or back.
+func (e *emitter) memory(back bool) {
+	for _, v := range e.plan.Shared.Vars {
+		if v.Size == 0 {
+			continue
+		}
+		c := copying{space: "shared", name: e.varName(v), area: "%hg_area", offset: e.plan.Shared.Offsets[v], back: back, together: true}
+		c.unit = 1
+		if v.Size%4 == 0 && v.Align%4 == 0 {
+			c.unit = 4
+		}
+		e.copy(c, fmt.Sprint(v.Size))
+	}
+	// Dynamic arrays all begin at the same place.
+	if i := slices.IndexFunc(e.plan.Shared.Vars, func(v *ir.Var) bool { return v.Size == 0 }); i >= 0 {
+		c := copying{space: "shared", name: e.varName(e.plan.Shared.Vars[i]), area: "%hg_area", offset: e.plan.SharedBytes, back: back, together: true, unit: 1}
+		e.line("ld.global.u32 %%hg_votes, [%%hg+%d];", launchShared)
+		e.copy(c, "%hg_votes")
+	}
+	for _, v := range e.plan.Local.Vars {
+		c := copying{space: "local", name: e.varName(v), area: "%hg_local", offset: e.plan.Local.Offsets[v], back: back, unit: 1}
+		if v.Size%4 == 0 && v.Align%4 == 0 {
+			c.unit = 4
+		}
+		e.copy(c, fmt.Sprint(v.Size))
+	}
+}
+
+// copying is a copy between a variable and the area.
+type copying struct {
+	space, name, area string
+	offset            int64 // in the area
+	unit              int   // bytes at a time
+	back              bool  // from the area
+	together          bool  // each thread has its share
+}
+
+func (e *emitter) copy(c copying, size string) {
+	loop, done := e.label(), e.label()
+	first, step := "0", fmt.Sprint(c.unit)
+	if c.together {
+		e.line("mul.lo.u32 %%hg_i, %%hg_tid, %d;", c.unit)
+		e.line("mul.lo.u32 %%hg_count, %%hg_threads, %d;", c.unit)
+		step = "%hg_count"
+	} else {
+		e.line("mov.u32 %%hg_i, %s;", first)
+	}
+	e.line("mov.u64 %%hg_a, %s;", c.name)
+	e.place(loop)
+	e.line("setp.ge.u32 %%hg_p, %%hg_i, %s;", size)
+	e.line("@%%hg_p bra %s;", done)
+	e.line("cvt.u64.u32 %%hg_t, %%hg_i;")
+	e.line("add.u64 %%hg_b, %s, %%hg_t;", c.area)
+	e.line("add.u64 %%hg_t, %%hg_a, %%hg_t;")
+	of := map[int]string{1: "u8", 4: "u32"}[c.unit]
+	if c.back {
+		e.line("ld.global.%s %%hg_v, [%%hg_b+%d];", of, c.offset)
+		e.line("st.%s.%s [%%hg_t], %%hg_v;", c.space, of)
+	} else {
+		e.line("ld.%s.%s %%hg_v, [%%hg_t];", c.space, of)
+		e.line("st.global.%s [%%hg_b+%d], %%hg_v;", of, c.offset)
+	}
+	e.line("add.u32 %%hg_i, %%hg_i, %s;", step)
+	e.line("bra %s;", loop)
+	e.place(done)
+	if c.together {
+		e.line("mov.u32 %%hg_count, 1;")
+	}
+}
+
+// ends prints how threads end that ran to their end.
+//
+// At a kernel's end no barrier is to come at which the block could pause, so that
+// one thread's word is enough. Where threads pause by themselves they meet here,
+// those that have saved too, and the block is done if nobody has.
+func (e *emitter) ends() {
+	e.place(endLabel)
+	e.line("ld.global.u64 %%hg_a, [%%hg+%d];", launchState)
+	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
+	e.line("@%%hg_p bra $hg_leave;")
+	if e.plan.Class == pause.BarrierPausable {
+		e.line("setp.ne.u32 %%hg_p, %%hg_tid, 0;")
+		e.line("@%%hg_p bra $hg_leave;")
+		e.ownBlock()
+		e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
+		e.line("add.u64 %%hg_a, %%hg_a, %%hg_t;")
+		e.line("mov.u32 %%hg_v, %d;", pause.Done)
+		e.line("st.global.u32 [%%hg_a], %%hg_v;")
+	} else {
+		e.line("barrier.red.popc.u32 %%hg_votes, 0, %%hg_saved;")
+		e.ownBlock()
+		e.locate()
+		e.line("setp.eq.u32 %%hg_q, %%hg_votes, 0;")
+		e.line("selp.b32 %%hg_v, %d, %d, %%hg_q;", pause.Done, pause.ThreadPoints)
+		e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
+		e.line("@%%hg_p st.global.u32 [%%hg_status], %%hg_v;")
+		e.line("or.pred %%hg_p, %%hg_q, %%hg_saved;")
+		e.line("@%%hg_p bra $hg_leave;")
+		e.line("mov.u32 %%hg_v, %d;", pause.ThreadEnded)
+		e.storeThreadPoint()
+	}
+	e.place("$hg_leave")
+	e.line("exit;")
+}
