@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/opencl"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
@@ -23,7 +24,7 @@ import (
 
 // Program is a module of which it is known how each kernel can be paused.
 type Program struct {
-	// Source is what was parsed. Back ends don't need it.
+	// Source is what was parsed, which PTX for NVIDIA has most of.
 	Source *ptx.Module
 	// Module has kernels without calls, as passes.Prepare makes them.
 	Module *ir.Module
@@ -70,7 +71,8 @@ func (p *Program) Layout() ([]byte, error) { return pause.Layout(p.Plans) }
 
 // emitters are the target languages.
 var emitters = map[string]func(*Program) (string, error){
-	"ir": func(p *Program) (string, error) { return p.Module.String(), nil },
+	"ir":  func(p *Program) (string, error) { return p.Module.String(), nil },
+	"ptx": func(p *Program) (string, error) { return nvptx.Module(p.Source, p.Module, p.Plans) },
 	"opencl": func(p *Program) (string, error) {
 		plans := map[*ir.Func]*pause.Plan{}
 		for _, plan := range p.Plans {

@@ -53,6 +53,9 @@ func TestSameBytes(t *testing.T) {
 					if err != nil {
 						t.Fatal(target, err)
 					}
+					if _, err := ptx.Parse(s); target == "ptx" && err != nil {
+						t.Errorf("what was made is not read: %v", err)
+					}
 					out = append(out, s)
 				}
 				if round == 0 {

@@ -47,7 +47,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	targets := strings.Join(compiler.Targets(), "|")
 	flags := flag.NewFlagSet("hetgpu-ptxc", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.target, "target", "opencl", "`language` to compile to: "+targets)
+	flags.StringVar(&o.target, "target", "ptx", "`language` to compile to: "+targets)
 	flags.StringVar(&o.out, "o", "", "`file` for the program")
 	flags.BoolVar(&o.explain, "explain", false, "print how each kernel is paused, why, and where in its source")
 	flags.StringVar(&o.layout, "layout", "", "`file` for what is saved of each kernel, as JSON")

@@ -71,7 +71,11 @@ func TestOutputs(t *testing.T) {
 	if err != nil || !strings.Contains(code, "kernel @wait") {
 		t.Fatalf("%v\n%s", err, code)
 	}
-	opencl, _, err := ptxc(t, "", "in.ptx")
+	ptx, _, err := ptxc(t, "", "in.ptx")
+	if err != nil || !strings.Contains(ptx, ".visible .entry wait") {
+		t.Fatalf("%v\n%s", err, ptx)
+	}
+	opencl, _, err := ptxc(t, "", "-target", "opencl", "in.ptx")
 	if err != nil || !strings.Contains(opencl, "__kernel") {
 		t.Fatalf("%v\n%s", err, opencl)
 	}
