@@ -146,15 +146,34 @@ func toTF32(in *ir.Instr) scalar {
 	if in.Type2 != ir.F32 {
 		return nil
 	}
-	r := in.Mods.Round
+	r, finite := in.Mods.Round, in.Mods.Sat
 	s := func(a, _, _, _ uint64) uint64 {
 		a &= 0xffffffff
 		if binary32.isNaN(a) {
 			return binary32.nan
 		}
-		return binary32.convert(a, tfloat32, r) << 13
+		d := binary32.convert(a, tfloat32, r)
+		if finite {
+			d = tfloat32.largest(d)
+		}
+		return d << 13
 	}
-	return clamped(in, binary32, s)
+	return clamped(unsaturated(in), binary32, s)
+}
+
+// unsaturated is for types of which Mods.Sat is PTX's .satfinite, not .sat.
+func unsaturated(in *ir.Instr) *ir.Instr {
+	one := *in
+	one.Mods.Sat = false
+	return &one
+}
+
+// largest makes the largest number of one that is infinite.
+func (f *format) largest(x uint64) uint64 {
+	if f.isInf(x) || f.finite && f.isNaN(x) {
+		return x&f.sign() | f.top()
+	}
+	return x
 }
 
 // halves are the formats of a packed type's elements.
@@ -175,17 +194,18 @@ func halves(t ir.Type) *format {
 // packedCvt converts two numbers: two .f32, the first to the upper half, or a
 // packed pair.
 func packedCvt(in *ir.Instr) scalar {
-	g, r, small := halves(in.Type), in.Mods.Round, in.Type.Size() == 2
-	n := 4 * in.Type.Size() // bits of a half
+	g, r := halves(in.Type), in.Mods.Round
+	finite := in.Mods.Sat || in.Type.Size() == 2 // which these types always are
+	n := 4 * in.Type.Size()                      // bits of a half
 	one := func(f *format) scalar {
 		s := func(a, _, _, _ uint64) uint64 {
 			d := f.convert(a, g, r)
-			if small && !f.isNaN(a) && (g.isInf(d) || g.isNaN(d)) {
-				d = d&g.sign() | g.top() // .satfinite, which these types always have
+			if finite && !f.isNaN(a) {
+				return g.largest(d)
 			}
 			return d
 		}
-		return clamped(in, g, s)
+		return clamped(unsaturated(in), g, s)
 	}
 	if in.Type2 == ir.F32 {
 		if len(in.Args) != 2 {

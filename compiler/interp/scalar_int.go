@@ -240,10 +240,10 @@ func buildAbs(in *ir.Instr) scalar {
 	if in.Type.Float() {
 		return buildSign(in)
 	}
-	read, m := value(in.Type), ones(in.Type)
+	read, m, sign := value(in.Type), ones(in.Type), in.Type.Signed()
 	return func(a, _, _, _ uint64) uint64 {
 		x := read(a)
-		if int64(x) < 0 {
+		if sign && int64(x) < 0 {
 			x = -x
 		}
 		return x & m
