@@ -170,6 +170,9 @@ func (e *emitter) valueAddress(v pause.Value) {
 // lie in a state.
 var windows = map[ir.Space]uint64{ir.Shared: ir.SharedWindow, ir.Local: ir.LocalWindow}
 
+// windowMask is ir.WindowMask, as PTX writes it without a suffix.
+const windowMask = -1 << 60
+
 // windows returns of which of these spaces a value can be a generic address: it
 // is another number in a state than on the device.
 func (e *emitter) windows(v pause.Value) []ir.Space {
@@ -210,7 +213,7 @@ func (e *emitter) loadValue(v pause.Value) {
 	reg := regName(e.fn, v.Reg)
 	if spaces := e.windows(v); len(spaces) > 0 {
 		e.line("ld.global.b64 %s, [%%hg_b];", reg)
-		e.line("and.b64 %%hg_t, %s, %d;", reg, ir.WindowMask)
+		e.line("and.b64 %%hg_t, %s, %d;", reg, windowMask)
 		for _, s := range spaces {
 			e.line("setp.eq.u64 %%hg_p, %%hg_t, %d;", windows[s])
 			e.line("@%%hg_p sub.u64 %s, %s, %d;", reg, reg, windows[s])
