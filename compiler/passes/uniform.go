@@ -18,6 +18,8 @@ type Uniformity struct {
 	blocks []bool
 	// branch has for each block the blocks whose branches decide over it.
 	deciders [][]int
+	phases   *phases
+	live     *Liveness
 }
 
 // Reg tells whether a register has the same value in all threads.
@@ -36,23 +38,34 @@ func (c *CFG) Uniformity() *Uniformity {
 		cfg: c, regs: make([]bool, len(c.Func.Regs)), blocks: make([]bool, len(c.Blocks)),
 		deciders: c.controlDependence(c.PostDominators()),
 	}
+	u.phases, u.live = newPhases(u), c.Liveness()
 	for changed := true; changed; {
+		u.phases.forget()
 		changed = u.flow()
-		for b := range c.Blocks {
-			if !u.blocks[b] && u.decidedApart(b) {
-				u.blocks[b], changed = true, true
-			}
+		for u.spread() {
+			changed = true
 		}
 	}
 	return u
+}
+
+// spread marks the blocks over which threads decide on their own.
+func (u *Uniformity) spread() bool {
+	changed := false
+	for b := range u.blocks {
+		if !u.blocks[b] && u.decidedApart(b) {
+			u.blocks[b], changed = true, true
+		}
+	}
+	return changed
 }
 
 // flow marks the registers that divergent instructions write.
 func (u *Uniformity) flow() bool {
 	changed := false
 	for b, block := range u.cfg.Blocks {
-		for _, in := range block.Instrs {
-			if !u.blocks[b] && !u.divergentResult(in) {
+		for i, in := range block.Instrs {
+			if u.blocks[b] && u.everywhere(b, i) || !u.blocks[b] && !u.divergentResult(b, i) {
 				continue
 			}
 			for _, r := range in.Dst {
@@ -87,7 +100,8 @@ func (u *Uniformity) divergentOperands(in *ir.Instr) bool {
 
 // divergentResult tells whether what an instruction writes can differ between
 // threads that execute it together.
-func (u *Uniformity) divergentResult(in *ir.Instr) bool {
+func (u *Uniformity) divergentResult(b, i int) bool {
+	in := u.cfg.Blocks[b].Instrs[i]
 	if in.Guard != ir.NoReg && u.regs[in.Guard] {
 		return true
 	}
@@ -97,7 +111,7 @@ func (u *Uniformity) divergentResult(in *ir.Instr) bool {
 		return !WholeBlock(in)
 	case ir.Ld:
 		// Other memory can be written between two threads' reads.
-		return !u.readOnly(in) || u.divergentOperands(in)
+		return u.divergentOperands(in) || !u.readOnly(in) && !u.phases.same(b, i)
 	case ir.Atom, ir.Shfl, ir.Vote, ir.Match, ir.Redux, ir.Activemask, ir.Elect, ir.Alloca, ir.StackSave,
 		ir.MbarArrive, ir.MbarArriveDrop, ir.MbarTest, ir.MbarTry, ir.Mma, ir.WmmaLoad, ir.WmmaMma, ir.Ldmatrix, ir.Movmatrix,
 		ir.Printf, ir.Malloc, ir.Call:
