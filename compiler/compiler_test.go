@@ -180,3 +180,41 @@ func BenchmarkCompile(b *testing.B) {
 		})
 	}
 }
+
+// FuzzLoad takes anything to every target: what is parsed and lowered is
+// compiled, or refused with an error.
+func FuzzLoad(f *testing.F) {
+	for _, pattern := range []string{"lower/testdata/*.ptx", "ptx/testdata/*.ptx", "corpus/kernels/*.ptx"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if len(text) < 8<<10 {
+				f.Add(string(text))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := Load(text)
+		if err != nil {
+			return
+		}
+		if _, err := p.Layout(); err != nil {
+			t.Error(err)
+		}
+		for _, target := range Targets() {
+			s, err := p.Emit(target)
+			if err != nil {
+				continue
+			}
+			if _, err := ptx.Parse(s); target == "ptx" && err != nil {
+				t.Errorf("what was made is not read: %v\n%s", err, s)
+			}
+		}
+	})
+}
