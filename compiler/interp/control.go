@@ -108,16 +108,17 @@ func meet(w *warp, s *split, i *inst, mask uint32) bool {
 		group := w.groupOf(members, m, 0xffffffff)
 		m &^= group
 		need := uint32(members[bits.TrailingZeros32(group)])
-		if need&w.live&^mask != 0 {
+		part := group & need // who is no member takes no part
+		if part != 0 && need&w.live&^mask != 0 {
 			continue
 		}
-		if need &= group; need != 0 { // who is no member takes no part
-			i.run(w, s.frame, need)
+		met |= group
+		if part != 0 {
+			i.run(w, s.frame, part)
 		}
 		if w.fault != nil {
 			return false
 		}
-		met |= group
 	}
 	switch met {
 	case 0:

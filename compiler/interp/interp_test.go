@@ -25,7 +25,7 @@ type bench struct {
 
 const bufferAddress = 0x10000
 
-func newBench(t *testing.T, size int, text string) *bench {
+func newBench(t testing.TB, size int, text string) *bench {
 	t.Helper()
 	m, err := ir.Parse(text)
 	if err != nil {
