@@ -4,7 +4,6 @@
 package interp
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 
@@ -23,103 +22,13 @@ type fragment struct {
 	at func(l, e int) (batch, row, col int)
 }
 
-// elementBits is the size of a matrix' element in its register.
-func elementBits(t ir.Type) int {
-	switch t {
-	case ir.E4M3x2, ir.E5M2x2: // pairs elsewhere, single ones here
-		return 8
-	case ir.S4, ir.U4:
-		return 4
-	case ir.B1:
-		return 1
-	}
-	return 8 * t.Size()
-}
-
 // fragment returns the layout of a part of an Mma, WmmaMma, WmmaLoad or WmmaStore.
 func (b *builder) fragment(part ir.Frag, t ir.Type) (*fragment, error) {
-	s := b.Mods.Shape
-	regs, reg := ir.Fragment(b.Op, s, part, t)
-	f := &fragment{rows: int(s.M), cols: int(s.N), elem: t, regs: regs, bits: elementBits(t)}
-	switch part {
-	case ir.FragA:
-		f.cols = int(s.K)
-	case ir.FragB:
-		f.rows = int(s.K)
+	f, err := ir.LayoutFragment(b.Instr, part, t)
+	if err != nil {
+		return nil, err
 	}
-	if regs == 0 || f.bits == 0 {
-		return nil, fmt.Errorf("no matrix of %s of this shape", t)
-	}
-	f.per = 8 * reg.Size() / f.bits
-	switch {
-	case b.Op != ir.Mma:
-		f.at = wmmaLayout(f)
-	case s == (ir.Shape{M: 8, N: 8, K: 4}) && reg != ir.B64:
-		f.at = quadLayout(part, t, b.Mods)
-	default:
-		f.at = mmaLayout(part, f)
-	}
-	for l := range ir.WarpSize {
-		for e := range f.regs * f.per {
-			if _, row, col := f.at(l, e); row >= f.rows || col >= f.cols {
-				return nil, fmt.Errorf("a matrix of %s of this shape has no known layout", t)
-			}
-		}
-	}
-	return f, nil
-}
-
-// mmaLayout is that of PTX ISA 9.7.14.5: a quad of threads has a row of a, a
-// column of b, and two neighbours of each row of c. All shapes and types follow
-// from the number of elements in a register.
-func mmaLayout(part ir.Frag, f *fragment) func(l, e int) (int, int, int) {
-	per := f.per
-	switch part {
-	case ir.FragA:
-		tall := f.rows / 8
-		return func(l, e int) (int, int, int) {
-			reg, in := e/per, e%per
-			return 0, l/4 + 8*(reg%tall), l%4*per + in + reg/tall*4*per
-		}
-	case ir.FragB:
-		return func(l, e int) (int, int, int) {
-			return 0, l%4*per + e%per + e/per*4*per, l / 4
-		}
-	}
-	return func(l, e int) (int, int, int) { return 0, l/4 + e/2*8, l%4*2 + e%2 }
-}
-
-// quadLayout is that of m8n8k4 of half precision (ISA 9.7.14.5.1): four products,
-// each of the threads of two quads, 16 lanes apart.
-func quadLayout(part ir.Frag, t ir.Type, m ir.Mods) func(l, e int) (int, int, int) {
-	return func(l, e int) (int, int, int) {
-		batch, half := l/4%4, l/16*4
-		switch {
-		case part == ir.FragA && m.ALayout == ir.Col, part == ir.FragB && m.BLayout != ir.Col:
-			row, col := e+half, l%4
-			if part == ir.FragB {
-				row, col = col, row
-			}
-			return batch, row, col
-		case part == ir.FragA:
-			return batch, l%4 + half, e
-		case part == ir.FragB:
-			return batch, e, l%4 + half
-		case t == ir.F32:
-			return batch, l&1 + e&2 + half, e&4 + l&2 + e&1
-		}
-		return batch, l%4 + half, e
-	}
-}
-
-// wmmaLayout is ours: PTX leaves it open. The elements lie row by row, as many in
-// each lane as fit; where there is room for more, they repeat. docs/ir.md says
-// so to the other back ends.
-func wmmaLayout(f *fragment) func(l, e int) (int, int, int) {
-	return func(l, e int) (int, int, int) {
-		i := (l*f.regs*f.per + e) % (f.rows * f.cols)
-		return 0, i / f.cols, i % f.cols
-	}
+	return &fragment{rows: f.Rows, cols: f.Cols, elem: t, regs: f.Regs, per: f.Per, bits: f.Bits, at: f.At}, nil
 }
 
 // batches is the most products that an instruction computes at once.
@@ -256,7 +165,7 @@ func (b *builder) multiplication(p *matrixProduct) step {
 }
 
 func wholeNumber(t ir.Type) func(uint64) int64 {
-	shift := 64 - elementBits(t)
+	shift := 64 - ir.ElementBits(t)
 	if t.Signed() {
 		return func(x uint64) int64 { return int64(x<<shift) >> shift }
 	}
@@ -303,7 +212,7 @@ func singleNumber(t ir.Type) func(uint64) float32 {
 		return nil
 	}
 	// All of them: there are few.
-	table := make([]float32, 1<<elementBits(t))
+	table := make([]float32, 1<<ir.ElementBits(t))
 	for x := range table {
 		table[x] = f32(f.convert(uint64(x), binary32, ir.RN))
 	}

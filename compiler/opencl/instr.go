@@ -50,7 +50,7 @@ func (e *emitter) guard(in *ir.Instr) string {
 // effect writes an instruction without its guard. It may declare variables.
 func (e *emitter) effect(in *ir.Instr) {
 	switch in.Op {
-	case ir.NoOp, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait, ir.Nanosleep:
+	case ir.NoOp, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait, ir.Nanosleep, ir.MbarExpect:
 	case ir.Mov:
 		e.set(in.Dst[0], in.Type, e.bits(in.Args[0], in.Type))
 	case ir.Pack:
@@ -81,6 +81,10 @@ func (e *emitter) effect(in *ir.Instr) {
 		e.line("%s;", fence)
 	case ir.CpAsync:
 		e.cpAsync(in)
+	case ir.MbarInit, ir.MbarInval, ir.MbarArrive, ir.MbarArriveDrop, ir.MbarTest, ir.MbarTry, ir.MbarPending:
+		e.mbarrier(in)
+	case ir.WmmaLoad, ir.WmmaStore:
+		e.wmmaMemory(in)
 	case ir.Assertfail:
 		e.trap(trapAssert)
 	case ir.Lop3:

@@ -132,3 +132,23 @@ static bool hg_books(__local uint *f, uint threads, uint exited)
 	}
 	return any;
 }
+
+// A thread arrives at an mbarrier: bits 0 to 19 are how many threads each phase
+// expects, 20 to 39 how many are still to come, bit 63 is the phase's parity. The
+// result is what the mbarrier was.
+static ulong hg_arrive(volatile __local ulong *p, uint count, bool drop)
+{
+	for (;;) {
+		ulong old = *p, expected = old & 0xfffff, pending = old >> 20 & 0xfffff, phase = old >> 63 << 63;
+
+		pending -= min((ulong)count, pending);
+		if (drop)
+			expected -= min((ulong)count, expected);
+		if (pending == 0) {
+			phase ^= 1UL << 63;
+			pending = expected;
+		}
+		if (atom_cmpxchg(p, old, phase | pending << 20 | expected) == old)
+			return old;
+	}
+}
