@@ -60,6 +60,7 @@ func selftest(ctx context.Context, d *driver.Driver, args []string) error {
 	dir := flags.String("dir", "", "`directory` for files; none are written without")
 	lanes := flags.Int("lanes", 8, "how many lanes copy, read and write")
 	slot := flags.Int("slot-mib", 32, "pinned memory of each lane")
+	keyFile := flags.String("key-file", "", "`file` with a key: files of the data path are encrypted")
 	repeat := flags.Int("repeat", 3, "how often each is measured; the best counts")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
@@ -86,7 +87,7 @@ func selftest(ctx context.Context, d *driver.Driver, args []string) error {
 	err = t.run(ctx)
 	if err == nil && t.dir != "" {
 		err = t.dataPath(ctx, datapath.New(machine{d}, datapath.Config{
-			SlotSize: t.slot, Slots: t.lanes, Lanes: t.lanes, Spare: 512 << 20, Idle: time.Hour,
+			SlotSize: t.slot, Slots: t.lanes, Lanes: t.lanes, Spare: 512 << 20, Idle: time.Hour, KeyFile: *keyFile,
 		}))
 	}
 	err = errors.Join(err, gpu.Close())

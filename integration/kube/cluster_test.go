@@ -7,6 +7,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -213,20 +214,72 @@ func (n *node) manifest(t *testing.T, name string) string {
 // TestKubeClusterRefuses: what can't be is said where kubectl shows it.
 func TestKubeClusterRefuses(t *testing.T) {
 	onCluster(t, func(ctx context.Context, t *testing.T, n *node) {
-		n.kubectl(ctx, t, "", "apply", "-f", contrib+"/runtimeclass.yaml")
-		n.kubectl(ctx, t, "", "label", "--overwrite", "node", "node", "hetgpu.io/node=true")
-		pod := func(name, class, annotations string) string {
-			return strings.Replace(counts(name, annotations, ""), "spec:\n", "spec:\n  runtimeClassName: "+class+"\n", 1)
-		}
-		if _, err := n.cluster.Kubectl(ctx, pod("unknown", "unknown", ""), "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), `RuntimeClass "unknown" not found`) {
+		n.admit(ctx, t)
+		if _, err := n.cluster.Kubectl(ctx, ofClass("unknown", counts("unknown", "", "")), "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), `RuntimeClass "unknown" not found`) {
 			t.Errorf("a class that there is not: %v", err)
 		}
 		n.ends(ctx, t, "missing")
-		n.kubectl(ctx, t, pod("missing", "hetgpu", "io.hetgpu.restore: missing.tar"), "apply", "-f", "-")
+		n.kubectl(ctx, t, ofClass("hetgpu", counts("missing", "io.hetgpu.restore: missing.tar", "")), "apply", "-f", "-")
 		n.kubectl(ctx, t, "", "wait", "--for=jsonpath={.status.containerStatuses[0].state.terminated.reason}=StartError", "--timeout=2m", "pod/missing")
 		message := n.kubectl(ctx, t, "", "get", "pod", "missing", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}")
 		if !strings.Contains(message, "missing.tar") {
 			t.Errorf("the pod's status says %q", message)
 		}
+	})
+}
+
+// admit makes the class, and the node one of it.
+func (n *node) admit(ctx context.Context, t *testing.T) {
+	t.Helper()
+	n.kubectl(ctx, t, "", "apply", "-f", contrib+"/runtimeclass.yaml")
+	n.kubectl(ctx, t, "", "label", "--overwrite", "node", "node", "hetgpu.io/node=true")
+}
+
+// ofClass is a pod with a RuntimeClass.
+func ofClass(class, manifest string) string {
+	return strings.Replace(manifest, "spec:\n", "spec:\n  runtimeClassName: "+class+"\n", 1)
+}
+
+// TestKubeClusterGPU: a pod that computes on a GPU is saved through the API server,
+// deleted, and goes on as another one.
+func TestKubeClusterGPU(t *testing.T) {
+	onCluster(t, func(ctx context.Context, t *testing.T, n *node) {
+		n.admit(ctx, t)
+		// waitTick waits for a tick, and returns the first and the last.
+		waitTick := func(pod string, want int) (first, last int) {
+			t.Helper()
+			err := n.cluster.Eventually(ctx, fmt.Sprintf("%s comes to tick %d", pod, want), func() error {
+				log, err := n.cluster.Kubectl(ctx, "", "logs", pod)
+				if err == nil {
+					first, last, err = ticksIn(log)
+				}
+				if err == nil && last < want {
+					err = fmt.Errorf("it is at %d", last)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return first, last
+		}
+		n.ends(ctx, t, "computes")
+		n.ends(ctx, t, "goes-on")
+		n.kubectl(ctx, t, ofClass("hetgpu", n.toys("computes", "")), "apply", "-f", "-")
+		waitTick("computes", 5)
+		answer := n.kubectl(ctx, t, "", "create", "--raw", "/api/v1/nodes/node/proxy/checkpoint/default/computes/main", "-f", "-")
+		var list struct{ Items []string }
+		if err := json.Unmarshal([]byte(answer), &list); err != nil || len(list.Items) != 1 {
+			t.Fatalf("the kubelet answered %q, %v", answer, err)
+		}
+		n.keep(t, list.Items[0], "computes.tar")
+		_, last := waitTick("computes", 6)
+		n.kubectl(ctx, t, "", "delete", "pod", "computes")
+
+		n.kubectl(ctx, t, ofClass("hetgpu", n.toys("goes-on", "io.hetgpu.restore: computes.tar")), "apply", "-f", "-")
+		if first, _ := waitTick("goes-on", last+5); first < 5 || first > last+1 {
+			t.Errorf("it goes on with tick %d, and had come to %d", first, last)
+		}
+		n.expectRuntime(ctx, t, "goes-on")
 	})
 }

@@ -58,6 +58,10 @@ func (n *node) ticks(ctx context.Context, pod string) (first, last int, err erro
 	if err != nil {
 		return 0, 0, err
 	}
+	return ticksIn(log)
+}
+
+func ticksIn(log string) (first, last int, err error) {
 	for line := range strings.Lines(log) {
 		found := tick.FindStringSubmatch(line)
 		if found == nil {

@@ -28,8 +28,8 @@ import (
 // nodeName is the name of the node, which the kubelet adds to those of static pods.
 const nodeName = "node"
 
-// kubeletTimeout is how long a kubelet may take to serve.
-const kubeletTimeout = time.Minute
+// kubeletTimeout is how long a kubelet may take to serve, and to end.
+const kubeletTimeout = 2 * time.Minute
 
 // Kubelet is a kubelet on a daemon that serves the CRI. It runs the pods of a
 // directory, and those of a cluster if it is in one.

@@ -115,10 +115,13 @@ func (h *Host) Drain(ctx context.Context, dir string) (*Drained, error) {
 	if err := h.check(k); err != nil {
 		return nil, err
 	}
+	keyID := ""
 	if file := h.helper.KeyFile; file != "" {
-		if _, err := memfile.ReadKey(file); err != nil {
+		key, err := memfile.ReadKey(file)
+		if err != nil {
 			return nil, err
 		}
+		keyID = key.ID()
 	}
 	helper := nvidia.NewHelper(h.helper)
 	defer func() { _ = helper.Close() }() // what it still holds goes back to the keeper
@@ -132,7 +135,7 @@ func (h *Host) Drain(ctx context.Context, dir string) (*Drained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Drain(ctx, func(ctx context.Context) (snapshot.Memory, error) { return save(ctx, helper, s, names) }); err != nil {
+	if err := s.Drain(ctx, func(ctx context.Context) (snapshot.Memory, error) { return save(ctx, helper, s, names, keyID) }); err != nil {
 		// In its own way: what it may have changed is put back.
 		return nil, errors.Join(err, helper.Drop(context.WithoutCancel(ctx), names))
 	}
@@ -146,8 +149,11 @@ func (h *Host) Drain(ctx context.Context, dir string) (*Drained, error) {
 	}, nil
 }
 
-func save(ctx context.Context, helper *nvidia.Helper, s *snapshot.Snapshot, names []string) (snapshot.Memory, error) {
+func save(ctx context.Context, helper *nvidia.Helper, s *snapshot.Snapshot, names []string, keyID string) (snapshot.Memory, error) {
 	saved, err := helper.Save(ctx, nvidia.SaveRequest{Dir: s.Dir, Parcels: names})
+	if err == nil && saved.KeyID != keyID {
+		err = fmt.Errorf("the device helper has used the key %q, and not %q", saved.KeyID, keyID)
+	}
 	return snapshot.Memory{Bytes: saved.Bytes, ZeroBytes: saved.Zero, StoredBytes: saved.Stored, ReusedBytes: saved.Reused, KeyID: saved.KeyID}, err
 }
 
