@@ -24,71 +24,73 @@ func (m *Module) String() string {
 		p.variable("", v, "@")
 	}
 	for i, f := range m.Funcs {
-		if i > 0 || p.Len() > 0 {
+		if i > 0 || p.out.Len() > 0 {
 			p.line("")
 		}
 		p.function(f)
 	}
-	return p.Builder.String()
+	return p.out.String()
 }
 
 // String returns the function's text form.
 func (f *Func) String() string {
 	p := &printer{}
 	p.function(f)
-	return p.Builder.String()
+	return p.out.String()
 }
 
 // Text returns an instruction of f in the text form.
 func (f *Func) Text(in *Instr) string {
 	p := &printer{f: f, own: ownVars(f)}
 	p.instr(in)
-	return p.Builder.String()
+	return p.out.String()
 }
 
 type printer struct {
-	strings.Builder
+	out strings.Builder
 	f   *Func
 	own map[*Var]bool
 }
 
+func (p *printer) put(s string) { p.out.WriteString(s) }
+
 func (p *printer) line(format string, args ...any) {
-	fmt.Fprintf(p, format+"\n", args...)
+	fmt.Fprintf(&p.out, format+"\n", args...)
 }
 
 func (p *printer) variable(indent string, v *Var, sigil string) {
-	p.WriteString(indent + "var " + v.Space.String() + " " + sigil + v.Name)
+	p.put(indent + "var " + v.Space.String() + " " + sigil + v.Name)
 	p.sizes(v)
 	if v.Extern {
-		p.WriteString(" extern")
+		p.put(" extern")
 	}
 	if v.Init != nil {
-		p.WriteString(" = " + strconv.Quote(hex.EncodeToString(v.Init)))
+		p.put(" = " + strconv.Quote(hex.EncodeToString(v.Init)))
 	}
-	p.WriteString("\n")
+	p.put("\n")
 	for _, a := range v.Addresses {
-		p.WriteString(indent + "  address " + strconv.FormatInt(a.Offset, 10))
+		p.put(indent + "  address " + strconv.FormatInt(a.Offset, 10))
 		if a.Generic {
-			p.WriteString(" generic")
+			p.put(" generic")
 		}
 		switch {
 		case a.Var != nil:
-			p.WriteString(" @" + a.Var.Name)
+			p.put(" @" + a.Var.Name)
 		case a.Func != nil:
-			p.WriteString(" @" + a.Func.Name)
+			p.put(" @" + a.Func.Name)
 		}
 		p.addend(a.Addend)
-		p.WriteString("\n")
+		p.put("\n")
 	}
 }
 
 func (p *printer) sizes(v *Var) {
-	fmt.Fprintf(p, " %d align %d", v.Size, v.Align)
+	fmt.Fprintf(&p.out, " %d align %d", v.Size, v.Align)
 }
 
 func (p *printer) addend(n int64) {
 	if n != 0 {
-		fmt.Fprintf(p, "%+d", n)
+		fmt.Fprintf(&p.out, "%+d", n)
 	}
 }
 
@@ -98,26 +100,26 @@ func (p *printer) function(f *Func) {
 	if f.Kernel {
 		word = "kernel"
 	}
-	p.WriteString(word + " @" + f.Name)
+	p.put(word + " @" + f.Name)
 	p.pos(f.Pos)
 	p.line(" {")
 	p.attrs(&f.Attrs)
 	for _, r := range f.NVIDIAOnly {
-		p.WriteString("  nvidia_only " + strconv.Quote(r.Text))
+		p.put("  nvidia_only " + strconv.Quote(r.Text))
 		p.pos(r.Pos)
-		p.WriteString("\n")
+		p.put("\n")
 	}
 	for _, list := range []struct {
 		word   string
 		params []*Parameter
 	}{{"param", f.Params}, {"result", f.Results}} {
 		for _, v := range list.params {
-			p.WriteString("  " + list.word + " $" + v.Name)
+			p.put("  " + list.word + " $" + v.Name)
 			p.sizes(&v.Var)
 			if v.Offset != 0 {
-				fmt.Fprintf(p, " at %d", v.Offset)
+				fmt.Fprintf(&p.out, " at %d", v.Offset)
 			}
-			p.WriteString("\n")
+			p.put("\n")
 		}
 	}
 	for _, v := range f.Vars {
@@ -127,9 +129,9 @@ func (p *printer) function(f *Func) {
 	for _, b := range f.Blocks {
 		p.line("%s:", b.Name)
 		for _, in := range b.Instrs {
-			p.WriteString("  ")
+			p.put("  ")
 			p.instr(in)
-			p.WriteString("\n")
+			p.put("\n")
 		}
 	}
 	p.line("}")
@@ -157,43 +159,43 @@ const regsInLine = 16
 
 func (p *printer) registers(regs []RegInfo) {
 	for i := 0; i < len(regs); {
-		p.WriteString("  reg " + typeWord(regs[i].Type))
+		p.put("  reg " + typeWord(regs[i].Type))
 		first := i
 		for ; i < len(regs) && i < first+regsInLine && regs[i].Type == regs[first].Type; i++ {
-			p.WriteString(" %" + regs[i].Name)
+			p.put(" %" + regs[i].Name)
 		}
-		p.WriteString("\n")
+		p.put("\n")
 	}
 }
 
 func (p *printer) instr(in *Instr) {
 	if in.Guard != NoReg {
-		p.WriteString("@")
+		p.put("@")
 		if in.GuardNot {
-			p.WriteString("!")
+			p.put("!")
 		}
 		p.reg(in.Guard)
-		p.WriteString(" ")
+		p.put(" ")
 	}
 	for i, r := range in.Dst {
 		if i > 0 {
-			p.WriteString(", ")
+			p.put(", ")
 		}
 		p.reg(r)
 	}
 	if len(in.Dst) > 0 {
-		p.WriteString(" = ")
+		p.put(" = ")
 	}
 	if in.Op >= numOps {
-		fmt.Fprintf(p, "?%d", in.Op)
+		fmt.Fprintf(&p.out, "?%d", in.Op)
 		return
 	}
-	p.WriteString(opNames[in.Op] + in.Mods.words(in.Op))
+	p.put(opNames[in.Op] + in.Mods.words(in.Op))
 	if in.Type != NoType || in.Type2 != NoType {
-		p.WriteString("." + typeWord(in.Type))
+		p.put("." + typeWord(in.Type))
 	}
 	if in.Type2 != NoType {
-		p.WriteString("." + typeWord(in.Type2))
+		p.put("." + typeWord(in.Type2))
 	}
 	sep := " "
 	p.callee(in)
@@ -201,31 +203,31 @@ func (p *printer) instr(in *Instr) {
 		sep = ", "
 	}
 	for i := range in.Args {
-		p.WriteString(sep)
+		p.put(sep)
 		sep = ", "
 		if i == 0 && opTable[in.Op].address {
-			p.WriteString("[")
+			p.put("[")
 			p.operand(&in.Args[i])
 			p.addend(in.Offset)
-			p.WriteString("]")
+			p.put("]")
 			continue
 		}
 		p.operand(&in.Args[i])
 	}
 	for _, b := range in.Targets {
-		p.WriteString(sep + blockName(b))
+		p.put(sep + blockName(b))
 		sep = ", "
 	}
 	p.lists(in)
 	p.pos(in.Pos)
 	if in.Text != "" {
-		p.WriteString(" " + strconv.Quote(in.Text))
+		p.put(" " + strconv.Quote(in.Text))
 	}
 }
 
 func (p *printer) callee(in *Instr) {
 	if in.Callee != nil {
-		p.WriteString(" @" + in.Callee.Name)
+		p.put(" @" + in.Callee.Name)
 	}
 }
 
@@ -237,10 +239,10 @@ func (p *printer) lists(in *Instr) {
 	p.vars("(", in.CallArgs)
 	p.vars(" -> (", in.CallResults)
 	if len(in.Callees) > 0 {
-		p.WriteString(" of")
+		p.put(" of")
 		sep := " "
 		for _, f := range in.Callees {
-			p.WriteString(sep + "@" + funcName(f))
+			p.put(sep + "@" + funcName(f))
 			sep = ", "
 		}
 	}
@@ -271,24 +273,24 @@ func varName(v *Var) string {
 }
 
 func (p *printer) vars(open string, vars []*Var) {
-	p.WriteString(open)
+	p.put(open)
 	for i, v := range vars {
 		if i > 0 {
-			p.WriteString(", ")
+			p.put(", ")
 		}
-		p.WriteString("$" + varName(v))
+		p.put("$" + varName(v))
 	}
-	p.WriteString(")")
+	p.put(")")
 }
 
 func (p *printer) reg(r Reg) {
 	switch {
 	case r == NoReg:
-		p.WriteString("_")
+		p.put("_")
 	case p.f != nil && r >= 0 && int(r) < len(p.f.Regs):
-		p.WriteString("%" + p.f.Regs[r].Name)
+		p.put("%" + p.f.Regs[r].Name)
 	default:
-		fmt.Fprintf(p, "?%d", r)
+		fmt.Fprintf(&p.out, "?%d", r)
 	}
 }
 
@@ -299,27 +301,27 @@ func (p *printer) operand(a *Operand) {
 	switch a.Kind {
 	case RegOperand:
 		if a.Not {
-			p.WriteString("!")
+			p.put("!")
 		}
 		p.reg(a.Reg)
 	case ImmOperand:
 		if a.Imm < smallImm {
-			fmt.Fprintf(p, "%d", a.Imm)
+			fmt.Fprintf(&p.out, "%d", a.Imm)
 			return
 		}
-		fmt.Fprintf(p, "%#x", a.Imm)
+		fmt.Fprintf(&p.out, "%#x", a.Imm)
 	case VarOperand:
 		p.varOperand(a)
 	case FuncOperand:
-		p.WriteString("@" + funcName(a.Func))
+		p.put("@" + funcName(a.Func))
 	case SregOperand:
 		if a.Sreg < numSregs {
-			p.WriteString(sregNames[a.Sreg])
+			p.put(sregNames[a.Sreg])
 			return
 		}
 		fallthrough
 	default:
-		fmt.Fprintf(p, "?%d", a.Kind)
+		fmt.Fprintf(&p.out, "?%d", a.Kind)
 	}
 }
 
@@ -329,12 +331,12 @@ func (p *printer) varOperand(a *Operand) {
 		name = "$" + varName(a.Var)
 	}
 	if a.Imm == 0 {
-		p.WriteString(name)
+		p.put(name)
 		return
 	}
-	p.WriteString("(" + name)
+	p.put("(" + name)
 	p.addend(int64(a.Imm))
-	p.WriteString(")")
+	p.put(")")
 }
 
 // ownVars are the variables that belong to the function: a "$" is before them.
@@ -358,8 +360,8 @@ func (p *printer) pos(at Pos) {
 	if at == (Pos{}) {
 		return
 	}
-	fmt.Fprintf(p, " !%d:%d", at.Line, at.Col)
+	fmt.Fprintf(&p.out, " !%d:%d", at.Line, at.Col)
 	if at.File != 0 || at.SrcLine != 0 {
-		fmt.Fprintf(p, "/%d:%d", at.File, at.SrcLine)
+		fmt.Fprintf(&p.out, "/%d:%d", at.File, at.SrcLine)
 	}
 }

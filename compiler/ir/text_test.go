@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-func read(t testing.TB, file string) string {
-	t.Helper()
+func read(tb testing.TB, file string) string {
+	tb.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(text)
 }
@@ -49,7 +49,7 @@ func firstDifference(got, want string) string {
 }
 
 func TestEveryModifierHasItsWord(t *testing.T) {
-	for op := NoOp; op < numOps; op++ {
+	for op := range numOps {
 		words := map[string]modSet{}
 		for i := range modifiers {
 			mod := &modifiers[i]
@@ -159,8 +159,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{head + "b:\n}", "6:1: "},
 	} {
 		_, err := Parse(test.text)
-		var syntax *SyntaxError
-		if !errors.As(err, &syntax) {
+		if _, ok := errors.AsType[*SyntaxError](err); !ok {
 			t.Errorf("%q: error %v", test.text, err)
 			continue
 		}

@@ -7,8 +7,7 @@ import "fmt"
 
 // checkOperands checks the number of operands and what each is.
 func (c *checker) checkOperands(in *Instr, info *opInfo) error {
-	if !count(len(in.Dst), info.dst, info.minDst, info.many && len(info.dst) > 0 && in.Op != Atom) &&
-		!(in.Op == Atom && len(in.Dst) >= 1) {
+	if !count(len(in.Dst), info.dst, info.minDst, info.many && len(info.dst) > 0) {
 		return fmt.Errorf("%d results", len(in.Dst))
 	}
 	if !count(len(in.Args), info.args, info.minArgs, info.many) {

@@ -3,6 +3,8 @@
 
 package passes
 
+import "slices"
+
 // Tree is a tree of dominators, or of post-dominators.
 type Tree struct {
 	// Parent of each block: the one that dominates it and that all others that do
@@ -100,9 +102,7 @@ func reversePostOrder(succs [][]int, root int) (order, number []int) {
 			stack = append(stack, to)
 		}
 	}
-	for i, j := 0, len(order)-1; i < j; i, j = i+1, j-1 {
-		order[i], order[j] = order[j], order[i]
-	}
+	slices.Reverse(order)
 	for i, b := range order {
 		number[b] = i
 	}
@@ -161,12 +161,12 @@ func newTree(parent []int) *Tree {
 		for p := b; p >= 0 && t.depth[p] == 0; p = parent[p] {
 			path = append(path, p)
 		}
-		for i := len(path) - 1; i >= 0; i-- {
+		for _, at := range slices.Backward(path) {
 			d := 0
-			if p := parent[path[i]]; p >= 0 {
+			if p := parent[at]; p >= 0 {
 				d = t.depth[p]
 			}
-			t.depth[path[i]] = d + 1
+			t.depth[at] = d + 1
 		}
 		path = path[:0]
 	}

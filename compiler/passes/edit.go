@@ -64,10 +64,9 @@ func (e *editor) block(name string) *ir.Block {
 }
 
 // emit adds an instruction without a guard.
-func emit(b *ir.Block, in ir.Instr) *ir.Instr {
+func emit(b *ir.Block, in ir.Instr) {
 	in.Guard = ir.NoReg
 	b.Instrs = append(b.Instrs, &in)
-	return &in
 }
 
 func branch(b *ir.Block, to *ir.Block, at ir.Pos) {

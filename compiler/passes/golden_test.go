@@ -59,14 +59,14 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func parse(t testing.TB, text string) *ir.Module {
-	t.Helper()
+func parse(tb testing.TB, text string) *ir.Module {
+	tb.Helper()
 	m, err := ir.Parse(text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := ir.Verify(m); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }

@@ -5,6 +5,7 @@ package passes
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 )
@@ -84,8 +85,8 @@ func (c *CFG) Liveness() *Liveness {
 		}
 		copy(now, l.Out[b])
 		instrs := c.Blocks[b].Instrs
-		for i := len(instrs) - 1; i >= 0; i-- {
-			step(now, instrs[i])
+		for _, in := range slices.Backward(instrs) {
+			step(now, in)
 		}
 		if !l.In[b].union(now) {
 			continue
@@ -126,8 +127,8 @@ func EachUse(in *ir.Instr, use func(ir.Reg)) {
 func (l *Liveness) After(b, i int) RegSet {
 	live := append(RegSet(nil), l.Out[b]...)
 	instrs := l.cfg.Blocks[b].Instrs
-	for j := len(instrs) - 1; j > i; j-- {
-		step(live, instrs[j])
+	for _, in := range slices.Backward(instrs[i+1:]) {
+		step(live, in)
 	}
 	return live
 }

@@ -15,14 +15,14 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into testdata")
 
-func parse(t testing.TB, text string) *ir.Module {
-	t.Helper()
+func parse(tb testing.TB, text string) *ir.Module {
+	tb.Helper()
 	m, err := ir.Parse(text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := ir.Verify(m); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
