@@ -48,8 +48,8 @@ func (w *warp) at(f *frame, in *ir.Instr, space ir.Space, l int, addr uint64, si
 }
 
 func (w *warp) failAt(kind FaultKind, f *frame, in *ir.Instr, space ir.Space, l int, addr uint64) {
-	fault := w.fail(kind, f, in, 1<<l)
-	fault.Space, fault.Address = space, addr
+	w.fail(kind, f, in, 1<<l, "")
+	w.fault.Space, w.fault.Address = space, addr
 }
 
 // untag tells which space a generic address is in, and its address there.
@@ -240,7 +240,7 @@ func (b *builder) alloca() error {
 			l := bits.TrailingZeros32(m)
 			v[l] = w.top[l]
 			if !w.grow(l, n[l]) {
-				w.fail(StackOverflow, f, in, m)
+				w.fail(StackOverflow, f, in, m, "")
 				return
 			}
 		}
@@ -262,7 +262,7 @@ func (b *builder) stackRestore() error {
 		for m := mask; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m)
 			if v[l] > w.top[l] {
-				w.fail(StackOverflow, f, in, m).Detail = "the stack is restored to where it never was"
+				w.fail(StackOverflow, f, in, m, "the stack is restored to where it never was")
 				return
 			}
 			w.top[l] = v[l]

@@ -72,7 +72,7 @@ end:
 	seen := map[uint32]bool{}
 	for i, got := range b.words() {
 		if got%1000 != uint32(63-i) {
-			t.Errorf("thread %d: got %d of its neighbour", i, got%1000)
+			t.Errorf("thread %d: got %d of its neighbor", i, got%1000)
 		}
 		if n := got / 1000; n < 1 || n > 64 || seen[n] {
 			t.Errorf("thread %d: %d were to come", i, n)
@@ -108,13 +108,23 @@ func TestAtomics(t *testing.T) {
 		operand string // of %t or %x = 3*t, or a number
 		want    uint64
 	}{
-		{"u32", "add", 5, "%t", 5 + 780}, {"u64", "add", 1 << 33, "1", 1<<33 + 40},
-		{"s32", "min", 7, "0xfffffff0", 0xfffffff0}, {"u32", "min", 7, "0xfffffff0", 7},
-		{"s32", "max", 7, "0xfffffff0", 7}, {"u32", "max", 7, "%t", 39}, {"u64", "max", 7, "0xffffffffffffffff", ^uint64(0)},
-		{"b32", "and", 0xffff, "0xff0", 0xff0}, {"b32", "or", 1, "%t", 63}, {"b64", "xor", 9, "1", 9},
-		{"b32", "exch", 5, "39", 39}, {"u32", "inc", 0, "7", 40 % 8}, {"u32", "dec", 3, "7", (3 + 8*5 - 40)},
-		{"f32", "add", bits32(0.5), "0x3f800000", bits32(40.5)}, {"f64", "add", bits64(0.5), "0x3ff0000000000000", bits64(40.5)},
-		{"f16x2", "add", 0, "0x3c004000", half(40)<<16 | half(80)}, {"bf16x2", "add", 0, "0x3f803f80", brain(40)<<16 | brain(40)},
+		{"u32", "add", 5, "%t", 5 + 780},
+		{"u64", "add", 1 << 33, "1", 1<<33 + 40},
+		{"s32", "min", 7, "0xfffffff0", 0xfffffff0},
+		{"u32", "min", 7, "0xfffffff0", 7},
+		{"s32", "max", 7, "0xfffffff0", 7},
+		{"u32", "max", 7, "%t", 39},
+		{"u64", "max", 7, "0xffffffffffffffff", ^uint64(0)},
+		{"b32", "and", 0xffff, "0xff0", 0xff0},
+		{"b32", "or", 1, "%t", 63},
+		{"b64", "xor", 9, "1", 9},
+		{"b32", "exch", 5, "39", 39},
+		{"u32", "inc", 0, "7", 40 % 8},
+		{"u32", "dec", 3, "7", (3 + 8*5 - 40)},
+		{"f32", "add", bits32(0.5), "0x3f800000", bits32(40.5)},
+		{"f64", "add", bits64(0.5), "0x3ff0000000000000", bits64(40.5)},
+		{"f16x2", "add", 0, "0x3c004000", half(40)<<16 | half(80)},
+		{"bf16x2", "add", 0, "0x3f803f80", brain(40)<<16 | brain(40)},
 		{"f16", "add", 0, "%h", half(20)},
 	} {
 		for _, space := range []string{"global", "shared"} {

@@ -91,7 +91,7 @@ func arrive(w *warp, s *split, i *inst, mask uint32) bool {
 	}
 	if i.in.Mods.Bar == ir.BarArrive {
 		s.pc++
-		w.block.complete(bar)
+		w.complete(bar)
 		return len(w.splits) == 1
 	}
 	p := i.pred.get(s.frame) & mask
@@ -101,7 +101,7 @@ func arrive(w *warp, s *split, i *inst, mask uint32) bool {
 	bar.waiting += n
 	bar.waiters = append(bar.waiters, waiter{w, s, i})
 	s.waits = blocked
-	w.block.complete(bar)
+	w.complete(bar)
 	return false
 }
 

@@ -3,11 +3,7 @@
 
 package interp
 
-import (
-	"math/bits"
-
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-)
+import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 
 // block is a block of threads that runs.
 type block struct {
@@ -68,18 +64,17 @@ func (b *block) turn() {
 // stuck reports the first thread that waits for others which never come.
 func (b *block) stuck() {
 	for _, w := range b.warps {
-		for _, s := range w.splits {
-			in := s.frame.code.insts[s.pc].in
-			kind := DivergentWarp
-			if in.Op == ir.Bar {
-				kind = DivergentBarrier
-			}
-			b.fault = &Fault{
-				Kind: kind, Func: s.frame.code.fn.Name, Pos: in.Pos, Block: b.id,
-				Thread: uint32(w.first + bits.TrailingZeros32(s.mask)),
-			}
-			return
+		if len(w.splits) == 0 {
+			continue
 		}
+		s := w.splits[0]
+		in := s.frame.code.insts[s.pc].in
+		kind := DivergentWarp
+		if in.Op == ir.Bar {
+			kind = DivergentBarrier
+		}
+		w.fail(kind, s.frame, in, s.mask, "")
+		return
 	}
 }
 

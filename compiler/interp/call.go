@@ -64,18 +64,18 @@ func calling(w *warp, s *split, i *inst, mask uint32) bool {
 		var err error
 		callee, err = w.function(target[bits.TrailingZeros32(mask)])
 		if err != nil {
-			w.fail(BadCall, s.frame, i.in, mask).Detail = err.Error()
+			w.fail(BadCall, s.frame, i.in, mask, err.Error())
 			return false
 		}
 	}
 	if len(i.in.CallArgs) != len(callee.fn.Params) || len(i.in.CallResults) != len(callee.fn.Results) {
-		w.fail(BadCall, s.frame, i.in, mask).Detail = "parameters don't match " + callee.fn.Name
+		w.fail(BadCall, s.frame, i.in, mask, "parameters don't match "+callee.fn.Name)
 		return false
 	}
 	f := newFrame(callee)
 	f.up, f.ret, f.call, f.depth = s.frame, s.pc+1, i.in, s.frame.depth+1
 	if !w.enter(f, mask) {
-		w.fail(StackOverflow, s.frame, i.in, mask)
+		w.fail(StackOverflow, s.frame, i.in, mask, "")
 		return false
 	}
 	for n, v := range i.in.CallArgs {

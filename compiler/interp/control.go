@@ -36,7 +36,7 @@ func branchIndexed(w *warp, s *split, i *inst, mask uint32) bool {
 	for mask != 0 {
 		n := index[bits.TrailingZeros32(mask)] & 0xffffffff
 		if n >= uint64(len(i.to)) {
-			w.fail(BadCall, s.frame, i.in, mask)
+			w.fail(BadCall, s.frame, i.in, mask, "")
 			return false
 		}
 		group := w.groupOf(index, mask, 0xffffffff)
@@ -76,7 +76,7 @@ func (w *warp) leave(s *split, mask uint32) bool {
 		return true
 	}
 	w.drop(s, mask)
-	w.block.exit(bits.OnesCount32(mask))
+	w.exit(bits.OnesCount32(mask))
 	return false
 }
 
@@ -85,7 +85,7 @@ func trap(w *warp, s *split, i *inst, mask uint32) bool {
 		s.pc++
 		return true
 	}
-	w.fail(Trapped, s.frame, i.in, mask)
+	w.fail(Trapped, s.frame, i.in, mask, "")
 	return false
 }
 

@@ -5,7 +5,6 @@ package interp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -25,27 +24,27 @@ type bench struct {
 
 const bufferAddress = 0x10000
 
-func newBench(t testing.TB, size int, text string) *bench {
-	t.Helper()
+func newBench(tb testing.TB, size int, text string) *bench {
+	tb.Helper()
 	m, err := ir.Parse(text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := ir.Verify(m); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	b := &bench{module: m, memory: &Memory{}, buffer: make([]byte, size)}
 	if err := b.memory.Map(bufferAddress, b.buffer); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if b.vars, err = b.memory.Load(m, 0x1000000); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
-// launch makes a launch of the first kernel; params follow the buffer's address.
-func (b *bench) launch(grid, block uint32, params ...uint64) *Launch {
+// launch makes a launch of the first kernel.
+func (b *bench) launch(grid, block uint32) *Launch {
 	l := &Launch{
 		Module: b.module, Grid: [3]uint32{grid}, Block: [3]uint32{block},
 		Memory: b.memory, Vars: b.vars, Out: &b.out, MaxSteps: 5_000_000,
@@ -55,16 +54,14 @@ func (b *bench) launch(grid, block uint32, params ...uint64) *Launch {
 			l.Kernel = f
 		}
 	}
-	for _, p := range append([]uint64{bufferAddress}, params...) {
-		l.Params = binary.LittleEndian.AppendUint64(l.Params, p)
-	}
+	l.Params = le.AppendUint64(l.Params, bufferAddress)
 	return l
 }
 
 // run runs the first kernel and fails the test if that fails.
-func (b *bench) run(t *testing.T, grid, block uint32, params ...uint64) {
+func (b *bench) run(t *testing.T, grid, block uint32) {
 	t.Helper()
-	if err := Run(t.Context(), b.launch(grid, block, params...)); err != nil {
+	if err := Run(t.Context(), b.launch(grid, block)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -83,7 +80,7 @@ func (b *bench) fault(t *testing.T, grid, block uint32) *Fault {
 func (b *bench) words() []uint32 {
 	v := make([]uint32, len(b.buffer)/4)
 	for i := range v {
-		v[i] = binary.LittleEndian.Uint32(b.buffer[4*i:])
+		v[i] = le.Uint32(b.buffer[4*i:])
 	}
 	return v
 }

@@ -61,7 +61,7 @@ func (b *builder) vote() error {
 	} else {
 		d = b.to(0, ir.Pred)
 	}
-	b.meets(1, func(w *warp, f *frame, mask uint32) {
+	b.meets(1, func(_ *warp, f *frame, mask uint32) {
 		got := p.get(f) & mask
 		if mode == ir.VoteBallot {
 			d.set(f, uniformLanes(uint64(got)), mask)

@@ -3,7 +3,11 @@
 
 package interp
 
-import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+import (
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+)
 
 // order lists the blocks that can be reached such that each comes behind all
 // that lead to it, but for the back edges of loops, and such that a loop's blocks
@@ -29,8 +33,7 @@ type orderer struct {
 // arrange appends the blocks of component home, entered at heads, to done.
 func (o *orderer) arrange(heads []*ir.Block, home int) {
 	parts := o.components(heads, home)
-	for i := len(parts) - 1; i >= 0; i-- {
-		part := parts[i]
+	for _, part := range slices.Backward(parts) {
 		if len(part) == 1 {
 			o.done = append(o.done, part[0])
 			o.home[part[0]] = -1

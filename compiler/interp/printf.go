@@ -21,7 +21,7 @@ type printer struct {
 	err error
 }
 
-func (p *printer) print(s string) {
+func (p *printer) write(s string) {
 	if p.out == nil || p.err != nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (b *builder) printf() error {
 			if err != nil {
 				return // a fault is noted
 			}
-			w.printer.print(s)
+			w.printer.write(s)
 			v[l] = uint64(a.count)
 		}
 		d.set(f, &v, mask)
@@ -101,7 +101,7 @@ func (b *builder) assertfail() error {
 				}
 			}
 		}
-		w.fail(Asserted, f, in, mask).Detail = fmt.Sprintf("%s:%d: %s: Assertion `%s' failed", s[1], uint32(args[2].get(w, f)[l]), s[3], s[0])
+		w.fail(Asserted, f, in, mask, fmt.Sprintf("%s:%d: %s: Assertion `%s' failed", s[1], uint32(args[2].get(w, f)[l]), s[3], s[0]))
 	}
 	return nil
 }

@@ -41,18 +41,18 @@ type arithmetic struct {
 var (
 	addition = arithmetic{
 		(*format).add,
-		func(a, b float32) float32 { return float32(a + b) }, //nolint:unconvert // no fusing, on any host
-		func(a, b float64) float64 { return float64(a + b) }, //nolint:unconvert // no fusing, on any host
+		func(a, b float32) float32 { return a + b },
+		func(a, b float64) float64 { return a + b },
 	}
 	subtraction = arithmetic{
 		(*format).sub,
-		func(a, b float32) float32 { return float32(a - b) }, //nolint:unconvert // no fusing, on any host
-		func(a, b float64) float64 { return float64(a - b) }, //nolint:unconvert // no fusing, on any host
+		func(a, b float32) float32 { return a - b },
+		func(a, b float64) float64 { return a - b },
 	}
 	multiplication = arithmetic{
 		(*format).mul,
-		func(a, b float32) float32 { return float32(a * b) }, //nolint:unconvert // no fusing, on any host
-		func(a, b float64) float64 { return float64(a * b) }, //nolint:unconvert // no fusing, on any host
+		func(a, b float32) float32 { return a * b },
+		func(a, b float64) float64 { return a * b },
 	}
 	division = arithmetic{
 		(*format).div,
@@ -184,8 +184,8 @@ func fma32(a, b, c, _ uint64) uint64 {
 	}
 	u := bits64(x)
 	// Halfway: the 29 bits that single precision has not are a one and zeroes.
-	// Subnormal and huge results round elsewhere: the exact way for them.
-	if u&(1<<29-1) == 1<<28 || math.Abs(x) < 0x1p-125 || math.IsInf(x, 0) {
+	// Subnormal results round elsewhere: the exact way for them, but for zero.
+	if u&(1<<29-1) == 1<<28 || math.Abs(x) < 0x1p-125 && x != 0 {
 		return binary32.fma(a&0xffffffff, b&0xffffffff, c&0xffffffff, ir.RN)
 	}
 	return bits32(float32(x))

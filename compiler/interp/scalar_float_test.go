@@ -108,11 +108,22 @@ func TestApproximations(t *testing.T) {
 		ftz     bool
 		a, want uint64
 	}{
-		{ir.Ex2, false, ninf, 0}, {ir.Ex2, false, inf, inf}, {ir.Ex2, false, 0x80000000, bits32(1)},
-		{ir.Lg2, false, 0, ninf}, {ir.Lg2, false, bits32(-1), nan}, {ir.Lg2, true, 1, ninf},
-		{ir.Rsqrt, false, 0x80000000, ninf}, {ir.Rsqrt, false, 0, inf}, {ir.Rsqrt, false, inf, 0}, {ir.Rsqrt, false, bits32(-1), nan},
-		{ir.Sin, false, inf, nan}, {ir.Sin, false, 0x80000000, 0x80000000}, {ir.Cos, true, 1, bits32(1)},
-		{ir.Tanh, false, ninf, bits32(-1)}, {ir.Ex2, false, 0x7fc00001, nan}, {ir.Ex2, true, bits32(-130), 0},
+		{ir.Ex2, false, ninf, 0},
+		{ir.Ex2, false, inf, inf},
+		{ir.Ex2, false, 0x80000000, bits32(1)},
+		{ir.Lg2, false, 0, ninf},
+		{ir.Lg2, false, bits32(-1), nan},
+		{ir.Lg2, true, 1, ninf},
+		{ir.Rsqrt, false, 0x80000000, ninf},
+		{ir.Rsqrt, false, 0, inf},
+		{ir.Rsqrt, false, inf, 0},
+		{ir.Rsqrt, false, bits32(-1), nan},
+		{ir.Sin, false, inf, nan},
+		{ir.Sin, false, 0x80000000, 0x80000000},
+		{ir.Cos, true, 1, bits32(1)},
+		{ir.Tanh, false, ninf, bits32(-1)},
+		{ir.Ex2, false, 0x7fc00001, nan},
+		{ir.Ex2, true, bits32(-130), 0},
 	} {
 		f := scalarOf(&ir.Instr{Op: c.op, Type: ir.F32, Mods: ir.Mods{Approx: true, FTZ: c.ftz}})
 		if got := f(c.a, 0, 0, 0); got != c.want {
@@ -142,17 +153,34 @@ func TestComparisons(t *testing.T) {
 		a, b uint64
 		want bool
 	}{
-		{ir.S32, ir.LT, false, 0xffffffff, 0, true}, {ir.U32, ir.LT, false, 0xffffffff, 0, false},
-		{ir.S16, ir.GE, false, 0x18000, 0x7fff, false}, {ir.U16, ir.EQ, false, 0x18000, 0x8000, true},
-		{ir.B64, ir.NE, false, 1, 1 << 40, true}, {ir.S64, ir.LE, false, 1 << 63, 0, true}, {ir.U64, ir.GT, false, 1 << 63, 0, true},
-		{ir.F32, ir.LT, false, one, two, true}, {ir.F32, ir.LT, false, two, one, false}, {ir.F32, ir.LT, false, bits32(-2), bits32(-1), true},
-		{ir.F32, ir.EQ, false, 0, 0x80000000, true}, {ir.F32, ir.LT, false, 0x80000000, 0, false},
-		{ir.F32, ir.EQ, false, nan, nan, false}, {ir.F32, ir.NE, false, nan, one, false}, {ir.F32, ir.NEU, false, nan, one, true},
-		{ir.F32, ir.EQU, false, nan, one, true}, {ir.F32, ir.LTU, false, two, one, false}, {ir.F32, ir.LTU, false, two, nan, true},
-		{ir.F32, ir.GE, false, nan, one, false}, {ir.F32, ir.GEU, false, one, one, true},
-		{ir.F32, ir.NUM, false, one, two, true}, {ir.F32, ir.NUM, false, one, nan, false}, {ir.F32, ir.NAN, false, nan, one, true},
-		{ir.F32, ir.NE, false, 1, 0, true}, {ir.F32, ir.NE, true, 1, 0x80000002, false},
-		{ir.F64, ir.GT, false, bits64(-1), bits64(-2), true}, {ir.F16, ir.LE, false, 0x3c00, 0x3c00, true}, {ir.BF16, ir.LT, false, 0xbf80, 0x3f80, true},
+		{ir.S32, ir.LT, false, 0xffffffff, 0, true},
+		{ir.U32, ir.LT, false, 0xffffffff, 0, false},
+		{ir.S16, ir.GE, false, 0x18000, 0x7fff, false},
+		{ir.U16, ir.EQ, false, 0x18000, 0x8000, true},
+		{ir.B64, ir.NE, false, 1, 1 << 40, true},
+		{ir.S64, ir.LE, false, 1 << 63, 0, true},
+		{ir.U64, ir.GT, false, 1 << 63, 0, true},
+		{ir.F32, ir.LT, false, one, two, true},
+		{ir.F32, ir.LT, false, two, one, false},
+		{ir.F32, ir.LT, false, bits32(-2), bits32(-1), true},
+		{ir.F32, ir.EQ, false, 0, 0x80000000, true},
+		{ir.F32, ir.LT, false, 0x80000000, 0, false},
+		{ir.F32, ir.EQ, false, nan, nan, false},
+		{ir.F32, ir.NE, false, nan, one, false},
+		{ir.F32, ir.NEU, false, nan, one, true},
+		{ir.F32, ir.EQU, false, nan, one, true},
+		{ir.F32, ir.LTU, false, two, one, false},
+		{ir.F32, ir.LTU, false, two, nan, true},
+		{ir.F32, ir.GE, false, nan, one, false},
+		{ir.F32, ir.GEU, false, one, one, true},
+		{ir.F32, ir.NUM, false, one, two, true},
+		{ir.F32, ir.NUM, false, one, nan, false},
+		{ir.F32, ir.NAN, false, nan, one, true},
+		{ir.F32, ir.NE, false, 1, 0, true},
+		{ir.F32, ir.NE, true, 1, 0x80000002, false},
+		{ir.F64, ir.GT, false, bits64(-1), bits64(-2), true},
+		{ir.F16, ir.LE, false, 0x3c00, 0x3c00, true},
+		{ir.BF16, ir.LT, false, 0xbf80, 0x3f80, true},
 	} {
 		if got := compare(c.typ, c.cmp, c.ftz)(c.a, c.b); got != c.want {
 			t.Errorf("compare %d of %s %#x, %#x: got %v", c.cmp, c.typ, c.a, c.b, got)

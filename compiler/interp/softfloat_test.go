@@ -296,10 +296,10 @@ func TestHalfToSingle(t *testing.T) {
 		}
 		e, m := int(x>>10&31), float64(x&0x3ff)
 		want := math.Ldexp(1024+m, e-25)
-		switch {
-		case e == 0:
+		switch e {
+		case 0:
 			want = math.Ldexp(m, -24)
-		case e == 31:
+		case 31:
 			want = math.Inf(1)
 		}
 		if x>>15 != 0 {

@@ -75,10 +75,10 @@ func (g *grid) begin(id uint32) (*block, error) {
 		return newBlock(g, id), nil
 	}
 	status := le.Uint32(g.status(id))
-	switch {
-	case status == pause.Done:
+	switch status {
+	case pause.Done:
 		return nil, nil
-	case status == pause.NotStarted:
+	case pause.NotStarted:
 		if g.asksBlock(id, 0) {
 			return nil, nil
 		}
@@ -168,10 +168,10 @@ func (w *warp) save(f *frame, mask uint32, point int) {
 		for m := mask; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m)
 			b := a.value(v, w.first+l, w.threads)
-			switch {
-			case v.Type == ir.Pred:
+			switch v.Type {
+			case ir.Pred:
 				b[0] = byte(f.preds[slot] >> l & 1)
-			case v.Type == ir.B128:
+			case ir.B128:
 				put(b[:8], f.regs[slot][l])
 				put(b[8:], f.regs[slot+1][l])
 			default:
@@ -245,10 +245,10 @@ func (w *warp) load(f *frame, mask uint32, point *pause.Point, a area) {
 		for m := mask; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m)
 			b := a.value(v, w.first+l, w.threads)
-			switch {
-			case v.Type == ir.Pred:
+			switch v.Type {
+			case ir.Pred:
 				f.preds[slot] = f.preds[slot]&^(1<<l) | uint32(b[0]&1)<<l
-			case v.Type == ir.B128:
+			case ir.B128:
 				f.regs[slot][l], f.regs[slot+1][l] = get(b[:8]), get(b[8:])
 			default:
 				f.regs[slot][l] = get(b)

@@ -79,14 +79,11 @@ func newWarp(b *block, first, n int) *warp {
 }
 
 // fail ends the launch with a fault of the lowest thread of mask.
-func (w *warp) fail(kind FaultKind, f *frame, in *ir.Instr, mask uint32) *Fault {
-	if w.fault == nil {
-		w.fault = &Fault{
-			Kind: kind, Func: f.code.fn.Name, Pos: in.Pos, Block: w.id,
-			Thread: uint32(w.first + bits.TrailingZeros32(mask)),
-		}
+func (w *warp) fail(kind FaultKind, f *frame, in *ir.Instr, mask uint32, detail string) {
+	w.fault = &Fault{
+		Kind: kind, Func: f.code.fn.Name, Pos: in.Pos, Block: w.id,
+		Thread: uint32(w.first + bits.TrailingZeros32(mask)), Detail: detail,
 	}
-	return w.fault
 }
 
 // run runs the warp for a turn, or until all of its threads wait. It tells
@@ -210,7 +207,7 @@ func (w *warp) advance(s *split, fence int32, end uint64) {
 	for {
 		i := &insts[s.pc]
 		if w.steps++; w.steps > w.limit {
-			w.fail(StepLimit, f, i.in, s.mask)
+			w.fail(StepLimit, f, i.in, s.mask, "")
 			return
 		}
 		mask := s.mask
@@ -243,11 +240,9 @@ func (w *warp) advance(s *split, fence int32, end uint64) {
 }
 
 // spawn makes threads of s a split of their own, at pc.
-func (w *warp) spawn(s *split, mask uint32, pc int32) *split {
+func (w *warp) spawn(s *split, mask uint32, pc int32) {
 	s.mask &^= mask
-	t := &split{frame: s.frame, pc: pc, mask: mask, ran: w.clock}
-	w.splits = append(w.splits, t)
-	return t
+	w.splits = append(w.splits, &split{frame: s.frame, pc: pc, mask: mask, ran: w.clock})
 }
 
 // drop removes threads of s: they have ended, or left.

@@ -68,7 +68,7 @@ func LayoutFragment(in *Instr, part Frag, t Type) (*FragmentLayout, error) {
 }
 
 // mmaLayout is that of PTX ISA 9.7.14.5: a quad of threads has a row of a, a
-// column of b, and two neighbours of each row of c. All shapes and types follow
+// column of b, and two neighbors of each row of c. All shapes and types follow
 // from the number of elements in a register.
 func mmaLayout(part Frag, f *FragmentLayout) func(l, e int) (int, int, int) {
 	per := f.Per
