@@ -9,10 +9,8 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
 // TestCorpus: behind each pass the verifier accepts what became of real
@@ -22,18 +20,7 @@ func TestCorpus(t *testing.T) {
 	points := 0
 	for _, file := range corpus.Files() {
 		t.Run(file, func(t *testing.T) {
-			text, err := corpus.PTX(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := ptx.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := lower.Lower(source)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := lowered(t, file)
 			verify(t, m, "lower")
 			for _, p := range passes.Passes {
 				if err := p.Run(m); err != nil {
