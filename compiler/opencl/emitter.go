@@ -22,7 +22,11 @@ type emitter struct {
 	// module's variables.
 	shared, local *ir.Layout
 	vars          map[*ir.Var]int
-	pointers      *passes.Pointers
+	// slots are what calls passed, of functions that are written in place: private
+	// memory behind the local one, privateBytes in all. No pause saves them.
+	slots        map[*ir.Var]int64
+	privateBytes int64
+	pointers     *passes.Pointers
 	// order are the blocks' labels.
 	order map[*ir.Block]int
 	mode  Mode
@@ -32,6 +36,7 @@ type emitter struct {
 	saved map[int]bool
 	// dispatched are the blocks to which all ways lead over hg_dispatch.
 	dispatched map[*ir.Block]int
+	joins      []*ir.Block
 
 	out   bytes.Buffer
 	depth int

@@ -25,6 +25,7 @@ func (e *emitter) natural(begin ...*ir.Block) {
 		}
 		e.terminator(b, i+1)
 	}
+	e.dispatcher()
 	e.leave()
 }
 

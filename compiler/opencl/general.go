@@ -102,6 +102,7 @@ func (e *emitter) steps(meetings []meeting) {
 		}
 		e.terminator(b, i+1)
 	}
+	e.dispatcher()
 }
 
 // waiting is a program counter that no meeting has.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,6 +74,7 @@ type launch struct {
 	pause       func(block uint32, point int) bool // of the interpreter
 	flag        uint32
 	flagAfter   time.Duration
+	printed     string // by the last run
 }
 
 func (l *launch) threads() int64 {
@@ -205,7 +207,8 @@ func onDevice(t *testing.T, d *clrun.Device, m *ir.Module, k *opencl.Kernel, ent
 	if l.flagAfter > 0 {
 		run.Flag, run.FlagAfter = flagAt, l.flagAfter
 	}
-	_, err := d.Run(run)
+	var err error
+	l.printed, err = d.Run(run)
 	do(err)
 	trap, err := d.Read(trapAt, 24)
 	do(err)
@@ -238,7 +241,8 @@ func onInterp(t *testing.T, m *ir.Module, plan *pause.Plan, l *launch, state []b
 		}
 	}
 	f := m.Func(plan.Func.Name)
-	run := &interp.Launch{Module: m, Kernel: f, Grid: l.grid, Block: l.block, DynamicShared: l.dynamic,
+	var out strings.Builder
+	run := &interp.Launch{Out: &out, Module: m, Kernel: f, Grid: l.grid, Block: l.block, DynamicShared: l.dynamic,
 		Params: l.paramBlock(), Vars: at, Memory: mem, Pause: l.pause}
 	if state != nil {
 		after = bytes.Clone(state)
@@ -247,6 +251,7 @@ func onInterp(t *testing.T, m *ir.Module, plan *pause.Plan, l *launch, state []b
 	if err := interp.Run(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
+	l.printed = out.String()
 	return data, after
 }
 

@@ -85,6 +85,11 @@ func (e *emitter) effect(in *ir.Instr) {
 		e.mbarrier(in)
 	case ir.WmmaLoad, ir.WmmaStore:
 		e.wmmaMemory(in)
+	case ir.Printf:
+		e.line("int v = hg_printf(%s, %s, hg_shared, %s, hg_params);", e.bits(in.Args[0], ir.B64), e.bits(in.Args[1], ir.B64), e.localPointer())
+		if len(in.Dst) > 0 {
+			e.set(in.Dst[0], ir.B32, "as_uint(v)")
+		}
 	case ir.Assertfail:
 		e.trap(trapAssert)
 	case ir.Lop3:

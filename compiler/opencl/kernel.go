@@ -51,6 +51,8 @@ var locals = []struct{ name, text string }{
 	{"hg_vars", "__global const ulong *hg_vars = (__global const ulong *)hg->vars;"},
 	{"hg_clock", "ulong hg_clock = 0;"},
 	{"hg_ph", "uint hg_ph = 0;"},
+	{"hg_at", "uint hg_at = 0;"},
+	{"hg_none", "bool hg_none = false;"},
 	{"hg_round", "uint hg_round = 0;"},
 }
 
@@ -83,7 +85,7 @@ func (e *emitter) wrap(entry, body string) string {
 		e.line("__local uint *hg_x = hg_pf + %d;", e.fixedWords())
 	}
 	if used["hg_local"] {
-		e.line("uchar hg_local[%d] __attribute__((aligned(16)));", max(16, e.local.Size))
+		e.line("uchar hg_local[%d] __attribute__((aligned(16)));", max(16, e.privateBytes))
 	}
 	e.registers(body)
 	e.out.WriteByte('\n')

@@ -28,11 +28,16 @@ func (e *emitter) address(in *ir.Instr) string {
 // analysis of pointers: shared and local addresses then lose their tags, which are
 // above the bits that place takes.
 func (e *emitter) space(in *ir.Instr) ir.Space {
+	if o := in.Args[0]; o.Kind == ir.VarOperand {
+		if _, ok := e.slots[o.Var]; ok {
+			return ir.Local
+		}
+		if in.Mods.Space == ir.Generic {
+			return o.Var.Space
+		}
+	}
 	if in.Mods.Space != ir.Generic {
 		return in.Mods.Space
-	}
-	if o := in.Args[0]; o.Kind == ir.VarOperand {
-		return o.Var.Space
 	}
 	switch set := e.pointers.Accesses(in); {
 	case set.Within(passes.Spaces(ir.Global, ir.Const)):

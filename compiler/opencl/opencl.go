@@ -183,6 +183,13 @@ func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
 	for i, b := range f.Blocks {
 		e.order[b] = i
 	}
+	e.slots, e.privateBytes = map[*ir.Var]int64{}, e.local.Size
+	for _, v := range f.Vars {
+		if v.Space == ir.Param {
+			e.slots[v] = ir.AlignUp(e.privateBytes, max(v.Align, 16))
+			e.privateBytes = e.slots[v] + v.Size
+		}
+	}
 	return e
 }
 
@@ -190,6 +197,7 @@ func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
 // threads with points of their own.
 func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 	e.depth = 1
+	e.dispatchCycles()
 	if e.mode == General {
 		e.general(resume)
 	} else {

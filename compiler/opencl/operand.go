@@ -142,6 +142,10 @@ func (e *emitter) varAddress(v *ir.Var, n uint64) string {
 			return literal(ir.B64, uint64(p.Offset)+n)
 		}
 	}
+	if at, ok := e.slots[v]; ok {
+		e.usesLocal = true
+		return literal(ir.B64, uint64(at)+n)
+	}
 	e.fail("the call's parameter %s is not a register: the function has not been prepared", v.Name)
 	return "0UL"
 }

@@ -68,9 +68,18 @@ func (e *emitter) enter() {
 	}
 	e.close()
 	e.line(barrier)
-	e.open("if (hg_pf[%d])", e.entryWord())
-	e.line("return;")
-	e.close()
+	if e.backEdges() && e.mode == Natural {
+		// Straight to the barrier at the end: if a way led past it, PoCL's compiler
+		// would copy all ways to it, for ever where there are many.
+		e.line("hg_none = hg_pf[%d];", e.entryWord())
+		e.open("if (hg_none)")
+		e.line("goto hg_out;")
+		e.close()
+	} else {
+		e.open("if (hg_pf[%d])", e.entryWord())
+		e.line("return;")
+		e.close()
+	}
 	if e.mode == Natural {
 		e.line("hg_ph = 1;")
 	}
@@ -172,17 +181,13 @@ func (e *emitter) restore(k int) {
 }
 
 // restoreThreads writes how threads go on that stopped at points of their own, and
-// returns the blocks at which they do. All ways to these blocks lead over one
-// place: a loop that had two beginnings makes PoCL's compiler fail.
+// returns the blocks at which they do.
 func (e *emitter) restoreThreads() []*ir.Block {
 	var begin []*ir.Block
 	for _, p := range e.plan.Points {
-		if e.dispatched[p.Block] == 0 {
-			begin = append(begin, p.Block)
-			e.dispatched[p.Block] = len(begin)
-		}
+		begin = append(begin, p.Block)
+		e.dispatch(p.Block)
 	}
-	e.line("uint hg_at = 0;")
 	e.open("if (hg_t == 0)")
 	e.line("hg_pf[%d] = 0;", e.anyWord())
 	e.close()
@@ -201,13 +206,7 @@ func (e *emitter) restoreThreads() []*ir.Block {
 	e.line("default: break;")
 	e.line("}")
 	e.close()
-	e.label("hg_dispatch")
-	e.line("switch (hg_at) {")
-	for i, b := range begin {
-		e.line("case %d: goto B%d;", i+1, e.order[b])
-	}
-	e.line("default: goto hg_end;")
-	e.line("}")
+	e.line("goto hg_dispatch;")
 	return begin
 }
 
@@ -222,9 +221,10 @@ func (e *emitter) ended() {
 	e.close()
 }
 
-// threadStatus writes the status of a block whose threads have points of their own.
+// threadStatus writes the status of a block whose threads have points of their own,
+// unless it has not begun.
 func (e *emitter) threadStatus() {
-	e.open("if (hg_t == 0)")
+	e.open("if (hg_t == 0 && !hg_none)")
 	e.line("hg_status(hg, hg_b, hg_pf[%d] ? %#xu : %#xu);", e.anyWord(), pause.ThreadPoints, pause.Done)
 	e.close()
 }

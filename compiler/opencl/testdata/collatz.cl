@@ -5,6 +5,7 @@ __kernel void k_collatz(__global const struct hg_launch *hg, __local uchar *hg_s
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	bool hg_none = false;
 	uint hg_round = 0;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (0u + ((hg->shared + 15) & ~15u)));
 	bool r10 = 0, r11 = 0, r12 = 0;
@@ -16,8 +17,9 @@ __kernel void k_collatz(__global const struct hg_launch *hg, __local uchar *hg_s
 		hg_pf[2] = 0;
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	if (hg_pf[0]) {
-		return;
+	hg_none = hg_pf[0];
+	if (hg_none) {
+		goto hg_out;
 	}
 	hg_ph = 1;
 B0:;
@@ -96,7 +98,7 @@ hg_save2:;
 	goto hg_out;
 hg_out:;
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	if (hg_t == 0) {
+	if (hg_t == 0 && !hg_none) {
 		hg_status(hg, hg_b, hg_pf[2] ? 0xfffffffeu : 0xffffffffu);
 	}
 }
@@ -106,13 +108,14 @@ __kernel void k_collatz__rt(__global const struct hg_launch *hg, __local uchar *
 	const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];
 	const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
+	uint hg_at = 0;
+	bool hg_none = false;
 	uint hg_round = 0;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (0u + ((hg->shared + 15) & ~15u)));
 	bool r10 = 0, r11 = 0, r12 = 0;
 	uint r4 = 0, r7 = 0, r8 = 0, r9 = 0;
 	ulong r1 = 0, r2 = 0, r3 = 0;
 
-	uint hg_at = 0;
 	if (hg_t == 0) {
 		hg_pf[2] = 0;
 	}
@@ -141,12 +144,7 @@ __kernel void k_collatz__rt(__global const struct hg_launch *hg, __local uchar *
 		default: break;
 		}
 	}
-hg_dispatch:;
-	switch (hg_at) {
-	case 1: goto B1;
-	case 2: goto B2;
-	default: goto hg_end;
-	}
+	goto hg_dispatch;
 B1:;
 	r2 = (ulong)(r4);
 	r2 = (ulong)(r2 + 1UL);
@@ -172,6 +170,12 @@ B5:;
 		*(__global hg_b32 *)(a) = r7;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B2;
+	default: goto hg_end;
+	}
 hg_end:;
 	if (hg->state != 0) {
 		const uint shared = ((0u + hg->shared + 15) & ~15u);
@@ -208,7 +212,7 @@ hg_save2:;
 	goto hg_out;
 hg_out:;
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	if (hg_t == 0) {
+	if (hg_t == 0 && !hg_none) {
 		hg_status(hg, hg_b, hg_pf[2] ? 0xfffffffeu : 0xffffffffu);
 	}
 }

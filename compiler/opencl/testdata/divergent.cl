@@ -5,6 +5,7 @@ __kernel void k_divergent(__global const struct hg_launch *hg, __local uchar *hg
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 3;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -69,6 +70,7 @@ B0:;
 	if (!r15) goto B4;
 B1:;
 	r8 = 8u;
+	{ hg_at = 3; goto hg_dispatch; }
 B2:;
 	{
 		hg_pc = 1;
@@ -83,13 +85,13 @@ P1:;
 	r6 = (uint)(r6 + r7);
 	r8 = (uint)(hg_shr_u32(r8, 1u));
 	r13 = r8 != 0u;
-	if (r13) goto B2;
+	if (r13) { hg_at = 3; goto hg_dispatch; }
 B3:;
 	{
 		ulong a = (r1 + 4UL);
 		*(__global hg_b32 *)(a) = r6;
 	}
-	goto B7;
+	{ hg_at = 2; goto hg_dispatch; }
 B4:;
 	r13 = r5 == 20u;
 	if (!r13) goto B6;
@@ -115,6 +117,7 @@ P2:;
 		ulong a = (r1 + 8UL);
 		*(__global hg_b32 *)(a) = r9;
 	}
+	{ hg_at = 2; goto hg_dispatch; }
 B7:;
 	r14 = r5 == 20u;
 	{
@@ -170,7 +173,7 @@ P5:;
 		goto hg_next;
 	}
 P6:;
-	goto B10;
+	{ hg_at = 1; goto hg_dispatch; }
 B9:;
 	{
 		hg_pc = 7;
@@ -204,6 +207,7 @@ P8:;
 		ulong a = (r1 + 20UL);
 		*(__global hg_b32 *)(a) = r9;
 	}
+	{ hg_at = 1; goto hg_dispatch; }
 B10:;
 	r13 = r6 > 100u;
 	{
@@ -222,6 +226,13 @@ P9:;
 		*(__global hg_b32 *)(a) = r9;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B10;
+	case 2: goto B7;
+	case 3: goto B2;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;

@@ -5,6 +5,7 @@ __kernel void k_phases(__global const struct hg_launch *hg, __local uchar *hg_sh
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 3;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -81,6 +82,7 @@ B0:;
 		*(__private hg_b64 *)(hg_local + (uint)(a)) = r5;
 	}
 	r17 = r11 < 12u;
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	if (!r17) goto B3;
 B2:;
@@ -95,7 +97,7 @@ B2:;
 	}
 P1:;
 	r9 = (uint)(r9 * 5u + r10);
-	goto B4;
+	{ hg_at = 2; goto hg_dispatch; }
 B3:;
 	r19 = as_int(r9) > as_int(0u);
 	{
@@ -109,6 +111,7 @@ B3:;
 	}
 P2:;
 	r9 = (uint)(r9 ^ r10);
+	{ hg_at = 2; goto hg_dispatch; }
 B4:;
 	{
 		ulong a = r2;
@@ -162,7 +165,7 @@ Q4:;
 	}
 	r16 = (ushort)(r16 + (ushort)7);
 	r20 = r12 < 1u;
-	if (!r20) goto B6;
+	if (!r20) { hg_at = 3; goto hg_dispatch; }
 B5:;
 	{
 		hg_pc = 5;
@@ -173,10 +176,11 @@ B5:;
 		goto hg_next;
 	}
 P5:;
+	{ hg_at = 3; goto hg_dispatch; }
 B6:;
 	r13 = (uint)(r13 + 1u);
 	r18 = r13 < r14;
-	if (r18) goto B1;
+	if (r18) { hg_at = 1; goto hg_dispatch; }
 B7:;
 	r10 = (uint)(r5);
 	r9 = (uint)(r9 + r10);
@@ -187,6 +191,13 @@ B7:;
 		*(__global hg_b32 *)(a) = r9;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B4;
+	case 3: goto B6;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;
@@ -300,6 +311,7 @@ __kernel void k_phases__r1(__global const struct hg_launch *hg, __local uchar *h
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 3;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -386,6 +398,7 @@ B0:;
 		*(__private hg_b64 *)(hg_local + (uint)(a)) = r5;
 	}
 	r17 = r11 < 12u;
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	if (!r17) goto B3;
 B2:;
@@ -400,7 +413,7 @@ B2:;
 	}
 P1:;
 	r9 = (uint)(r9 * 5u + r10);
-	goto B4;
+	{ hg_at = 2; goto hg_dispatch; }
 B3:;
 	r19 = as_int(r9) > as_int(0u);
 	{
@@ -414,6 +427,7 @@ B3:;
 	}
 P2:;
 	r9 = (uint)(r9 ^ r10);
+	{ hg_at = 2; goto hg_dispatch; }
 B4:;
 	{
 		ulong a = r2;
@@ -467,7 +481,7 @@ Q4:;
 	}
 	r16 = (ushort)(r16 + (ushort)7);
 	r20 = r12 < 1u;
-	if (!r20) goto B6;
+	if (!r20) { hg_at = 3; goto hg_dispatch; }
 B5:;
 	{
 		hg_pc = 5;
@@ -478,10 +492,11 @@ B5:;
 		goto hg_next;
 	}
 P5:;
+	{ hg_at = 3; goto hg_dispatch; }
 B6:;
 	r13 = (uint)(r13 + 1u);
 	r18 = r13 < r14;
-	if (r18) goto B1;
+	if (r18) { hg_at = 1; goto hg_dispatch; }
 B7:;
 	r10 = (uint)(r5);
 	r9 = (uint)(r9 + r10);
@@ -492,6 +507,13 @@ B7:;
 		*(__global hg_b32 *)(a) = r9;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B4;
+	case 3: goto B6;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;
@@ -605,6 +627,7 @@ __kernel void k_phases__r2(__global const struct hg_launch *hg, __local uchar *h
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 3;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -693,6 +716,7 @@ B0:;
 		*(__private hg_b64 *)(hg_local + (uint)(a)) = r5;
 	}
 	r17 = r11 < 12u;
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	if (!r17) goto B3;
 B2:;
@@ -707,7 +731,7 @@ B2:;
 	}
 P1:;
 	r9 = (uint)(r9 * 5u + r10);
-	goto B4;
+	{ hg_at = 2; goto hg_dispatch; }
 B3:;
 	r19 = as_int(r9) > as_int(0u);
 	{
@@ -721,6 +745,7 @@ B3:;
 	}
 P2:;
 	r9 = (uint)(r9 ^ r10);
+	{ hg_at = 2; goto hg_dispatch; }
 B4:;
 	{
 		ulong a = r2;
@@ -774,7 +799,7 @@ Q4:;
 	}
 	r16 = (ushort)(r16 + (ushort)7);
 	r20 = r12 < 1u;
-	if (!r20) goto B6;
+	if (!r20) { hg_at = 3; goto hg_dispatch; }
 B5:;
 	{
 		hg_pc = 5;
@@ -785,10 +810,11 @@ B5:;
 		goto hg_next;
 	}
 P5:;
+	{ hg_at = 3; goto hg_dispatch; }
 B6:;
 	r13 = (uint)(r13 + 1u);
 	r18 = r13 < r14;
-	if (r18) goto B1;
+	if (r18) { hg_at = 1; goto hg_dispatch; }
 B7:;
 	r10 = (uint)(r5);
 	r9 = (uint)(r9 + r10);
@@ -799,6 +825,13 @@ B7:;
 		*(__global hg_b32 *)(a) = r9;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B4;
+	case 3: goto B6;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;

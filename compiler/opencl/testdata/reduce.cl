@@ -200,6 +200,7 @@ __kernel void k_reduce__r1(__global const struct hg_launch *hg, __local uchar *h
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 2;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -275,6 +276,7 @@ B0:;
 		ulong a = 0UL;
 		*(__private hg_b32 *)(hg_local + (uint)(a)) = r4;
 	}
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	{
 		ulong a = r2;
@@ -293,9 +295,10 @@ P1:;
 	}
 Q1:;
 	r6 = (uint)(hg_shr_u32(r5, 1u));
+	{ hg_at = 2; goto hg_dispatch; }
 B2:;
 	r12 = r4 < r6;
-	if (!r12) goto B4;
+	if (!r12) { hg_at = 3; goto hg_dispatch; }
 B3:;
 	r8 = r6 * 4u;
 	r3 = (ulong)(r8);
@@ -313,6 +316,7 @@ B3:;
 		ulong a = r2;
 		*(__local hg_b32 *)(hg_shared + (uint)(a)) = r8;
 	}
+	{ hg_at = 3; goto hg_dispatch; }
 B4:;
 	{
 		hg_pc = 2;
@@ -328,7 +332,7 @@ P2:;
 Q2:;
 	r6 = (uint)(hg_shr_u32(r6, 1u));
 	r14 = r6 != 0u;
-	if (r14) goto B2;
+	if (r14) { hg_at = 2; goto hg_dispatch; }
 B5:;
 	{
 		ulong a = 0UL;
@@ -358,13 +362,20 @@ P3:;
 Q3:;
 	r9 = (uint)(r9 + 1u);
 	r13 = r9 < r10;
-	if (r13) goto B1;
+	if (r13) { hg_at = 1; goto hg_dispatch; }
 B6:;
 	{
 		ulong a = r1;
 		*(__global hg_b32 *)(a) = r7;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B2;
+	case 3: goto B4;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;
@@ -464,6 +475,7 @@ __kernel void k_reduce__r2(__global const struct hg_launch *hg, __local uchar *h
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 2;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -540,6 +552,7 @@ B0:;
 		ulong a = 0UL;
 		*(__private hg_b32 *)(hg_local + (uint)(a)) = r4;
 	}
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	{
 		ulong a = r2;
@@ -558,9 +571,10 @@ P1:;
 	}
 Q1:;
 	r6 = (uint)(hg_shr_u32(r5, 1u));
+	{ hg_at = 2; goto hg_dispatch; }
 B2:;
 	r12 = r4 < r6;
-	if (!r12) goto B4;
+	if (!r12) { hg_at = 3; goto hg_dispatch; }
 B3:;
 	r8 = r6 * 4u;
 	r3 = (ulong)(r8);
@@ -578,6 +592,7 @@ B3:;
 		ulong a = r2;
 		*(__local hg_b32 *)(hg_shared + (uint)(a)) = r8;
 	}
+	{ hg_at = 3; goto hg_dispatch; }
 B4:;
 	{
 		hg_pc = 2;
@@ -593,7 +608,7 @@ P2:;
 Q2:;
 	r6 = (uint)(hg_shr_u32(r6, 1u));
 	r14 = r6 != 0u;
-	if (r14) goto B2;
+	if (r14) { hg_at = 2; goto hg_dispatch; }
 B5:;
 	{
 		ulong a = 0UL;
@@ -623,13 +638,20 @@ P3:;
 Q3:;
 	r9 = (uint)(r9 + 1u);
 	r13 = r9 < r10;
-	if (r13) goto B1;
+	if (r13) { hg_at = 1; goto hg_dispatch; }
 B6:;
 	{
 		ulong a = r1;
 		*(__global hg_b32 *)(a) = r7;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B2;
+	case 3: goto B4;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;
@@ -729,6 +751,7 @@ __kernel void k_reduce__r3(__global const struct hg_launch *hg, __local uchar *h
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
 	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
+	uint hg_at = 0;
 	const uint hg_w = 2;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (1024u + ((hg->shared + 15) & ~15u)));
 	__local uint *hg_x = hg_pf + 120;
@@ -804,6 +827,7 @@ B0:;
 		ulong a = 0UL;
 		*(__private hg_b32 *)(hg_local + (uint)(a)) = r4;
 	}
+	{ hg_at = 1; goto hg_dispatch; }
 B1:;
 	{
 		ulong a = r2;
@@ -822,9 +846,10 @@ P1:;
 	}
 Q1:;
 	r6 = (uint)(hg_shr_u32(r5, 1u));
+	{ hg_at = 2; goto hg_dispatch; }
 B2:;
 	r12 = r4 < r6;
-	if (!r12) goto B4;
+	if (!r12) { hg_at = 3; goto hg_dispatch; }
 B3:;
 	r8 = r6 * 4u;
 	r3 = (ulong)(r8);
@@ -842,6 +867,7 @@ B3:;
 		ulong a = r2;
 		*(__local hg_b32 *)(hg_shared + (uint)(a)) = r8;
 	}
+	{ hg_at = 3; goto hg_dispatch; }
 B4:;
 	{
 		hg_pc = 2;
@@ -857,7 +883,7 @@ P2:;
 Q2:;
 	r6 = (uint)(hg_shr_u32(r6, 1u));
 	r14 = r6 != 0u;
-	if (r14) goto B2;
+	if (r14) { hg_at = 2; goto hg_dispatch; }
 B5:;
 	{
 		ulong a = 0UL;
@@ -887,13 +913,20 @@ P3:;
 Q3:;
 	r9 = (uint)(r9 + 1u);
 	r13 = r9 < r10;
-	if (r13) goto B1;
+	if (r13) { hg_at = 1; goto hg_dispatch; }
 B6:;
 	{
 		ulong a = r1;
 		*(__global hg_b32 *)(a) = r7;
 	}
 	goto hg_end;
+hg_dispatch:;
+	switch (hg_at) {
+	case 1: goto B1;
+	case 2: goto B2;
+	case 3: goto B4;
+	default: goto hg_end;
+	}
 hg_end:;
 		hg_over = true;
 		goto hg_out;
