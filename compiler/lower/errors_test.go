@@ -170,3 +170,19 @@ func FuzzLower(f *testing.F) {
 		}
 	})
 }
+
+// TestManyNames wants time that grows with the program, and not with its square.
+func TestManyNames(t *testing.T) {
+	const n = 200000
+	src, err := ptx.Parse(head + ".entry k() { " + strings.Repeat("ret; ", n) + "}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Lower(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(m.Funcs[0].Blocks); got != n {
+		t.Errorf("%d blocks, not %d", got, n)
+	}
+}

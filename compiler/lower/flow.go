@@ -203,7 +203,7 @@ func (f *function) slot(o *ptx.Operand, p *ptx.Var) (*ir.Var, ir.Type) {
 	if len(p.Dims) > 0 || p.Vec != 0 {
 		f.failAt(o, "a .param variable is expected")
 	}
-	v := &ir.Var{Name: unique(f.varNames, "slot"), Space: ir.Param, Size: size, Align: align}
+	v := &ir.Var{Name: f.varNames.unique("slot"), Space: ir.Param, Size: size, Align: align}
 	f.f.Vars = append(f.f.Vars, v)
 	t := typeOf(p.Type)
 	if t == ir.Pred {

@@ -56,7 +56,7 @@ type function struct {
 	// whose address is taken.
 	copies map[*ir.Var]*ir.Var
 	// Names that are taken, of registers, variables and blocks.
-	regNames, varNames, blockNames map[string]bool
+	regNames, varNames, blockNames names
 	// indirect are the calls whose Callees are found when all functions are made.
 	indirect []*ir.Instr
 
@@ -74,18 +74,28 @@ func newFunction(l *lowerer, src *ptx.Func) *function {
 	return &function{
 		lowerer: l, decl: src, f: l.globals.names[src.Name].fn, carry: ir.NoReg,
 		resultRegs: map[*ir.Var]*register{}, copies: map[*ir.Var]*ir.Var{},
-		regNames: map[string]bool{}, varNames: map[string]bool{}, blockNames: map[string]bool{},
+		regNames: names{}, varNames: names{}, blockNames: names{},
 	}
 }
 
+// names are those that are taken, with the number to try next for each.
+type names map[string]int
+
 // unique returns name, or name with a number behind it that is free.
-func unique(used map[string]bool, name string) string {
-	free := name
-	for n := 1; used[free]; n++ {
-		free = name + "$" + itoa(n)
+func (used names) unique(name string) string {
+	n, taken := used[name]
+	if !taken {
+		used[name] = 1
+		return name
 	}
-	used[free] = true
-	return free
+	for {
+		free := name + "$" + itoa(n)
+		n++
+		if _, taken := used[free]; !taken {
+			used[name], used[free] = n, 1
+			return free
+		}
+	}
 }
 
 func (f *function) lower() {
@@ -112,7 +122,7 @@ func (f *function) push() *scope {
 func (f *function) bindParams(s *scope) {
 	for i, p := range f.f.Params {
 		src := f.decl.Params[i]
-		f.varNames[p.Name] = true
+		f.varNames[p.Name] = 1
 		sym := &symbol{v: &p.Var}
 		if opaque(src.Type) {
 			sym = &symbol{texture: true}
@@ -126,10 +136,7 @@ func (f *function) bindParams(s *scope) {
 	}
 	for i, p := range f.f.Results {
 		src := f.decl.Results[i]
-		if f.varNames[p.Name] {
-			p.Name = unique(f.varNames, p.Name)
-		}
-		f.varNames[p.Name] = true
+		p.Name = f.varNames.unique(p.Name)
 		sym := &symbol{v: &p.Var}
 		if src.Space == "reg" {
 			r := f.declareReg(src.Name, typeOf(src.Type), 1)
@@ -154,7 +161,7 @@ func slotType(t ir.Type) ir.Type {
 func varOperand(v *ir.Var) ir.Operand { return ir.Operand{Kind: ir.VarOperand, Var: v, Reg: ir.NoReg} }
 
 func (f *function) newBlock(name string) *ir.Block {
-	return &ir.Block{Name: unique(f.blockNames, name)}
+	return &ir.Block{Name: f.blockNames.unique(name)}
 }
 
 // start goes on in b, which follows in the text: what came before falls into it.
@@ -282,7 +289,7 @@ func (f *function) declareReg(name string, t ir.Type, n int) *register {
 			own += "$" + itoa(i)
 		}
 		r.regs = append(r.regs, ir.Reg(len(f.f.Regs)))
-		f.f.Regs = append(f.f.Regs, ir.RegInfo{Name: unique(f.regNames, own), Type: t.Bits()})
+		f.f.Regs = append(f.f.Regs, ir.RegInfo{Name: f.regNames.unique(own), Type: t.Bits()})
 	}
 	return r
 }
@@ -318,7 +325,7 @@ func (f *function) declareLocal(s *scope, d *ptx.Var) {
 		}
 		fallthrough
 	default:
-		v.Name = unique(f.varNames, d.Name)
+		v.Name = f.varNames.unique(d.Name)
 		f.f.Vars = append(f.f.Vars, v)
 	}
 	f.declareIn(s, d.Pos, d.Name, &symbol{v: v})

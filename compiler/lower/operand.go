@@ -220,7 +220,7 @@ func (f *function) stored(o *ptx.Operand, v *ir.Var) *ir.Var {
 
 // copyParam makes a local variable with the parameter's bytes, at the entry.
 func (f *function) copyParam(src *ptx.Var, v *ir.Var) *ir.Var {
-	c := &ir.Var{Name: unique(f.varNames, v.Name+"$copy"), Space: ir.Local, Size: v.Size, Align: max(v.Align, 8)}
+	c := &ir.Var{Name: f.varNames.unique(v.Name + "$copy"), Space: ir.Local, Size: v.Size, Align: max(v.Align, 8)}
 	f.f.Vars = append(f.f.Vars, c)
 	const most = 4096
 	if v.Size > most {

@@ -11,7 +11,7 @@ import (
 // What a text may have at most: more is refused, so that memory stays bounded.
 const (
 	MaxSource = 256 << 20 // bytes
-	maxNodes  = 8 << 20   // statements, operands and numbers of initializers
+	maxNodes  = 4 << 20   // statements, operands and numbers of initializers
 	maxDepth  = 200       // of scopes, initializers and expressions
 	maxDims   = 16
 )
