@@ -76,6 +76,10 @@ func (p *planner) forbidden() (*ir.Instr, string) {
 				return in, "it calls functions"
 			case in.Op == ir.Alloca:
 				return in, "its local memory grows as it runs"
+			case in.Op == ir.Malloc || in.Op == ir.Free:
+				return in, "it takes memory from the device's own heap, which is not saved"
+			case in.Op >= ir.MbarInit && in.Op <= ir.MbarExpect:
+				return in, "its mbarriers lie in shared memory, in a form that each device has of its own"
 			case in.Op == ir.Bar && in.Mods.Bar == ir.BarArrive:
 				return in, "bar.arrive leaves a count in a barrier, which can't be saved"
 			}
