@@ -16,17 +16,17 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
-func corpus(t testing.TB) map[string]string {
-	t.Helper()
+func corpus(tb testing.TB) map[string]string {
+	tb.Helper()
 	names, err := filepath.Glob("corpus/kernels/*.ptx")
 	if err != nil || len(names) == 0 {
-		t.Fatal("there is no corpus", err)
+		tb.Fatal("there is no corpus", err)
 	}
 	texts := map[string]string{}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		texts[filepath.Base(name)] = string(text)
 	}
@@ -122,12 +122,12 @@ func TestNVIDIAOnly(t *testing.T) {
 
 // lines makes a module of at least so many lines: the corpus' kernels, again and
 // again under other names.
-func lines(t testing.TB, n int) string {
-	t.Helper()
-	text := corpus(t)["sha256.ptx"]
+func lines(tb testing.TB, n int) string {
+	tb.Helper()
+	text := corpus(tb)["sha256.ptx"]
 	start := strings.Index(text, ".visible .entry")
 	if start < 0 {
-		t.Fatal("sha256.ptx has no kernel")
+		tb.Fatal("sha256.ptx has no kernel")
 	}
 	name := regexp.MustCompile(`\bsha256(_param_\d+)?\b`)
 	var s strings.Builder

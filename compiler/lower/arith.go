@@ -4,6 +4,7 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
@@ -35,15 +36,13 @@ func init() {
 		"mov": (*function).mov, "cvt": (*function).cvt,
 	}
 	for _, more := range []map[string]func(*function){memoryHandlers, threadHandlers, matrixHandlers, flowHandlers} {
-		for name, h := range more {
-			handlers[name] = h
-		}
+		maps.Copy(handlers, more)
 	}
 }
 
 // op emits an operation with one result.
-func (f *function) op(op ir.Op, t ir.Type, m ir.Mods, dst ir.Reg, args ...ir.Operand) *ir.Instr {
-	return f.emit(&ir.Instr{Op: op, Type: t, Mods: m, Dst: []ir.Reg{dst}, Args: args})
+func (f *function) op(op ir.Op, t ir.Type, m ir.Mods, dst ir.Reg, args ...ir.Operand) {
+	f.emit(&ir.Instr{Op: op, Type: t, Mods: m, Dst: []ir.Reg{dst}, Args: args})
 }
 
 // sources returns operands that all have type t.
@@ -84,8 +83,8 @@ func (f *function) pairwise(n int, each func(t ir.Type, dst ir.Reg, args []ir.Op
 
 // floatMods are the modifiers of an add, sub, mul or fma, which round to nearest
 // if they don't say how.
-func (f *function) floatMods(t ir.Type, accept string) ir.Mods {
-	m := f.arithmetic(t, accept)
+func (f *function) floatMods(t ir.Type) ir.Mods {
+	m := f.arithmetic(t, "round ftz sat")
 	if t.Float() && m.Round == ir.NoRound {
 		m.Round = ir.RN
 	}
@@ -98,14 +97,14 @@ func (f *function) addSub() {
 		op = ir.Sub
 	}
 	if f.mods.flag("f32x2") {
-		m := f.floatMods(ir.F32, "round ftz sat")
+		m := f.floatMods(ir.F32)
 		f.pairwise(2, func(t ir.Type, d ir.Reg, args []ir.Operand) { f.op(op, t, m, d, args...) })
 		return
 	}
 	carry := len(f.in.Op) == 4
 	out := f.mods.flag("cc")
 	t := f.typeFor(op)
-	m := f.floatMods(t, "round ftz sat")
+	m := f.floatMods(t)
 	if m.Sat && !t.Float() && t != ir.S32 || (carry || out) && (t.Float() || t.Size() < 4 || m.Sat) {
 		f.fail(f.in.Pos, "%s is not possible", f.in.Opcode())
 	}
@@ -171,7 +170,7 @@ func (f *function) product(t ir.Type, h ir.Half) ir.Type {
 
 func (f *function) mul() {
 	if f.mods.flag("f32x2") {
-		m := f.floatMods(ir.F32, "round ftz sat")
+		m := f.floatMods(ir.F32)
 		f.pairwise(2, func(t ir.Type, d ir.Reg, args []ir.Operand) { f.op(ir.Mul, t, m, d, args...) })
 		return
 	}
@@ -179,7 +178,7 @@ func (f *function) mul() {
 	var m ir.Mods
 	result := t
 	if t.Float() {
-		m = f.floatMods(t, "round ftz sat")
+		m = f.floatMods(t)
 	} else {
 		m.Half = f.half()
 		result = f.product(t, m.Half)
@@ -208,7 +207,7 @@ func (f *function) mad() {
 
 func (f *function) fma() {
 	if f.mods.flag("f32x2") {
-		m := f.floatMods(ir.F32, "round ftz sat")
+		m := f.floatMods(ir.F32)
 		f.pairwise(3, func(t ir.Type, d ir.Reg, args []ir.Operand) { f.op(ir.Fma, t, m, d, args...) })
 		return
 	}
@@ -412,7 +411,7 @@ func (f *function) lop3() {
 	} else {
 		m.Lut = uint8(lut.Num.Bits)
 	}
-	dst := f.pair(&a[0], t, ir.Pred)
+	dst := f.pair(&a[0], t)
 	args := f.sources(a[1:4], t)
 	if m.Bool == ir.NoBool {
 		f.emit(&ir.Instr{Op: ir.Lop3, Type: t, Mods: m, Dst: dst[:1], Args: args})
@@ -421,10 +420,10 @@ func (f *function) lop3() {
 	f.emit(&ir.Instr{Op: ir.Lop3, Type: t, Mods: m, Dst: dst, Args: append(args, f.predicate(&a[5]))})
 }
 
-// pair returns the registers of a|b, or of a with none for b.
-func (f *function) pair(o *ptx.Operand, t, t2 ir.Type) []ir.Reg {
+// pair returns the registers of a|b, b being a predicate, or of a with none for b.
+func (f *function) pair(o *ptx.Operand, t ir.Type) []ir.Reg {
 	if o.Kind == ptx.Pair {
-		return []ir.Reg{f.dst(&o.Elems[0], t), f.dst(&o.Elems[1], t2)}
+		return []ir.Reg{f.dst(&o.Elems[0], t), f.dst(&o.Elems[1], ir.Pred)}
 	}
 	return []ir.Reg{f.dst(o, t), ir.NoReg}
 }
@@ -482,7 +481,7 @@ func (f *function) compared(m ir.Mods, t, result ir.Type) ([]ir.Reg, []ir.Operan
 		n = 4
 	}
 	a := f.args(n, n)
-	dst := f.pair(&a[0], result, ir.Pred)
+	dst := f.pair(&a[0], result)
 	args := f.sources(a[1:3], t)
 	if n == 4 {
 		args = append(args, f.predicate(&a[3]))

@@ -4,6 +4,7 @@
 package lower
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
@@ -174,14 +175,13 @@ func (f *function) start(b *ir.Block) {
 }
 
 // emit appends an instruction, for the threads for which the guard holds.
-func (f *function) emit(in *ir.Instr) *ir.Instr {
+func (f *function) emit(in *ir.Instr) {
 	if f.block == nil {
 		f.start(f.newBlock("unreachable"))
 	}
 	in.Guard, in.GuardNot = f.guard, f.guardNot
 	in.Pos = f.pos(f.in.Pos)
 	f.block.Instrs = append(f.block.Instrs, in)
-	return in
 }
 
 // end appends a terminator. With a guard, the others go on behind it.
@@ -343,8 +343,7 @@ func (f *function) staticName(name string) string {
 
 // lookup finds what a name means, from the innermost braces outwards.
 func (f *function) lookup(name string) *symbol {
-	for i := len(f.scopes) - 1; i >= 0; i-- {
-		s := f.scopes[i]
+	for _, s := range slices.Backward(f.scopes) {
 		if sym := s.names[name]; sym != nil {
 			return sym
 		}

@@ -4,6 +4,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
@@ -133,7 +135,7 @@ func (f *function) atom() {
 	}
 	vec := f.vecMod()
 	t := f.typ()
-	if f.err == nil && !contains(atomTypes[m.Atom], t) {
+	if f.err == nil && !slices.Contains(atomTypes[m.Atom], t) {
 		f.fail(f.in.Pos, "%s can't have the type .%s", clip(f.in.Opcode()), t)
 	}
 	result, values := 1, 1
@@ -172,15 +174,6 @@ func (f *function) atom() {
 		}
 		f.emit(in)
 	}
-}
-
-func contains(list []ir.Type, t ir.Type) bool {
-	for _, other := range list {
-		if other == t {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *function) cvta() {

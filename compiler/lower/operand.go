@@ -4,6 +4,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
@@ -23,7 +25,7 @@ func (f *function) args(least, most int) []ptx.Operand {
 		f.fail(f.in.Pos, "%s has %d operands, not %s", clip(f.in.Opcode()), n, fromTo(least, most))
 	}
 	for len(a) < most {
-		a = append(a[:len(a):len(a)], ptx.Operand{Kind: ptx.Sink})
+		a = append(slices.Clip(a), ptx.Operand{Kind: ptx.Sink})
 	}
 	return a
 }

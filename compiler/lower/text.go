@@ -88,7 +88,7 @@ func (w *marker) operand(o *ptx.Operand) {
 
 // name writes the mark of the operand that o has become.
 func (w *marker) name(o *ptx.Operand) {
-	var reg = ir.NoReg
+	reg := ir.NoReg
 	sym := w.f.lookup(o.Name)
 	switch {
 	case sym != nil && sym.reg != nil && (o.Suffix != "" || len(sym.reg.regs) == 1):

@@ -106,7 +106,7 @@ func (f *function) shfl() {
 	if f.err != nil {
 		return
 	}
-	dst := f.pair(&a[0], t, ir.Pred)
+	dst := f.pair(&a[0], t)
 	if a[0].Kind != ptx.Pair {
 		dst = dst[:1]
 	}
@@ -138,13 +138,13 @@ func (f *function) vote() {
 }
 
 func (f *function) match() {
-	all, any := f.mods.flag("all"), f.mods.flag("any")
-	if !f.mods.flag("sync") || all == any {
+	all := f.mods.flag("all")
+	if !f.mods.flag("sync") || all == f.mods.flag("any") {
 		f.fail(f.in.Pos, "%s is not possible", clip(f.in.Opcode()))
 	}
 	t := f.typeFor(ir.Match)
 	a := f.args(3, 3)
-	dst := f.pair(&a[0], ir.B32, ir.Pred)
+	dst := f.pair(&a[0], ir.B32)
 	if a[0].Kind != ptx.Pair {
 		dst = dst[:1]
 	}
@@ -195,7 +195,7 @@ func (f *function) elect() {
 		f.fail(f.in.Pos, "%s lacks .sync", clip(f.in.Opcode()))
 	}
 	a := f.args(2, 2)
-	f.emit(&ir.Instr{Op: ir.Elect, Dst: f.pair(&a[0], ir.B32, ir.Pred), Args: []ir.Operand{f.src(&a[1], ir.B32)}})
+	f.emit(&ir.Instr{Op: ir.Elect, Dst: f.pair(&a[0], ir.B32), Args: []ir.Operand{f.src(&a[1], ir.B32)}})
 }
 
 func (f *function) nanosleep() {

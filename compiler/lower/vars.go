@@ -6,6 +6,7 @@ package lower
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
@@ -161,7 +162,7 @@ func (l *lowerer) initialize(d *ptx.Var) {
 	v.Init = make([]byte, v.Size)
 	dims := d.Dims
 	if d.Vec != 0 {
-		dims = append(dims[:len(dims):len(dims)], int64(d.Vec))
+		dims = append(slices.Clip(dims), int64(d.Vec))
 	}
 	i.fill(d.Init, dims, 0, v.Size)
 	i.finish()

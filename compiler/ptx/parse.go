@@ -43,7 +43,7 @@ type parser struct {
 	depth int
 }
 
-func (p *parser) advance() { p.tok = p.lexer.next() }
+func (p *parser) advance() { p.tok = p.next() }
 
 func (p *parser) failf(format string, args ...any) {
 	p.fail(p.tok.line, p.tok.col, format, args...)

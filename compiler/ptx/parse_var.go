@@ -3,7 +3,10 @@
 
 package ptx
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // types are the words that declare a register or a variable.
 var types = []string{
@@ -48,13 +51,13 @@ func (p *parser) attributes() []string {
 	for {
 		word := p.dot("an attribute")
 		if p.accept("(") {
-			word += "(" + uint64String(uint64(p.integer("a number", 1<<63-1)))
+			numbers := []string{p.number()}
 			for p.accept(",") {
-				word += ", " + uint64String(uint64(p.integer("a number", 1<<63-1)))
+				numbers = append(numbers, p.number())
 				p.spend()
 			}
 			p.expect(")")
-			word += ")"
+			word += "(" + strings.Join(numbers, ", ") + ")"
 		}
 		p.spend()
 		list = append(list, word)
@@ -65,6 +68,8 @@ func (p *parser) attributes() []string {
 	p.expect(")")
 	return list
 }
+
+func (p *parser) number() string { return uint64String(uint64(p.integer("a number", 1<<63-1))) }
 
 // dims reads an array's dimensions.
 func (p *parser) dims() []int64 {

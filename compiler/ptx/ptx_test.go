@@ -13,18 +13,18 @@ import (
 )
 
 // files are programs to read: our own samples, and the corpus.
-func files(t testing.TB) []string {
-	t.Helper()
+func files(tb testing.TB) []string {
+	tb.Helper()
 	var list []string
 	for _, pattern := range []string{"testdata/*.ptx", "../lower/testdata/*.ptx", "../corpus/kernels/*.ptx"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		list = append(list, found...)
 	}
 	if len(list) == 0 {
-		t.Fatal("there are no samples")
+		tb.Fatal("there are no samples")
 	}
 	return list
 }

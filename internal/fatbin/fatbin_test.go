@@ -46,24 +46,27 @@ func fatbin(files ...[]byte) []byte {
 	return append(h, all...)
 }
 
-func packLZ4(t testing.TB, s string) []byte {
-	t.Helper()
+func packLZ4(tb testing.TB, s string) []byte {
+	tb.Helper()
 	out := make([]byte, lz4.CompressBlockBound(len(s)))
 	n, err := lz4.CompressBlock([]byte(s), out, nil)
 	if err != nil || n == 0 {
-		t.Fatal("lz4", n, err)
+		tb.Fatal("lz4", n, err)
 	}
 	return out[:n]
 }
 
-func packZstd(t testing.TB, s string) []byte {
-	t.Helper()
+func packZstd(tb testing.TB, s string) []byte {
+	tb.Helper()
 	e, err := zstd.NewWriter(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer e.Close()
-	return e.EncodeAll([]byte(s), nil)
+	data := e.EncodeAll([]byte(s), nil)
+	if err := e.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return data
 }
 
 // elfFile makes a file with one section.
