@@ -58,7 +58,7 @@ test: ## set up, lint, unit tests with the race detector, integration tests
 
 .PHONY: unit
 unit: ## unit tests with the race detector
-	@hack/gotest.sh -race ./...
+	@hack/gotest.sh -race -timeout 30m ./...
 
 .PHONY: standin
 standin: ## the libraries that stand in for a GPU's driver in tests

@@ -97,9 +97,9 @@ func atomicHalf(r *rand.Rand) *Case {
 			want[i] = want[i]*3 + 1
 		}
 	}
-	// 1.0 is added to 0.0 and 0.5.
+	// 0.5 is added to 0.0, and 1.0 to 0.5.
 	pair := []uint16{0, half.bits(0.5, round)}
-	sums := []uint16{half.bits(blocks*threads, round), half.bits(blocks*threads+0.5, round)}
+	sums := []uint16{half.bits(blocks*threads/2, round), half.bits(blocks*threads+0.5, round)}
 	return &Case{Launches: []Launch{launch(blocks, threads, inout(cells, want), inout(pair, sums).of(F16))}}
 }
 

@@ -79,7 +79,8 @@ func shuffles(r *rand.Rand) *Case {
 			get(l-3, 0, 31), get(l-l/4, part(16), part(16)+15),
 			get(l+9, 0, 31), get(l+2, part(4), part(4)+3),
 			w[lane^21], w[lane^lane&3],
-			get(l-5, part(8), 31), flag[uint32](l-5 >= part(8)),
+			// Of the segment's mask one bit.
+			get(l-5, l&8, 31), flag[uint32](l-5 >= l&8),
 			// Lanes 8 to 15 of a half are behind the clamp.
 			w[l], flag[uint32]((l+6)%16 < 8),
 			w[lane^8], w[lane/2],

@@ -142,14 +142,13 @@ func (d *Device) Run(r Run) (string, error) {
 
 // Close ends the child process.
 func (d *Device) Close() error {
+	if d.broken != nil {
+		return nil // the request that found it has said so, and waited
+	}
 	_ = d.in.Close()
 	stop := time.AfterFunc(d.timeout, func() { _ = d.cmd.Process.Kill() })
 	defer stop.Stop()
-	err := d.cmd.Wait()
-	if d.broken != nil {
-		return nil // its request has said so
-	}
-	return err
+	return d.cmd.Wait()
 }
 
 // do sends a request and waits for its answer.
@@ -179,7 +178,9 @@ func (d *Device) do(kind uint32, parts ...[]byte) ([]byte, error) {
 		if !stop.Stop() {
 			timedOut = fmt.Sprintf(" after %v", d.timeout)
 		}
-		d.broken = fmt.Errorf("%w%s: %w; it said: %s", ErrCrashed, timedOut, err, d.said)
+		_ = d.in.Close()
+		_ = d.cmd.Process.Kill()
+		d.broken = fmt.Errorf("%w%s: %w (%v); it said: %s", ErrCrashed, timedOut, err, d.cmd.Wait(), d.said)
 		return nil, d.broken
 	}
 	if answer.Kind != 0 {

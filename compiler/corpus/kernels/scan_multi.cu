@@ -25,6 +25,7 @@ KERNEL scan_sums(u32 *sums, u32 n) {
 	if (global_thread() != 0)
 		return;
 	u32 total = 0;
+#pragma unroll 1
 	for (u32 i = 0; i < n; i++) {
 		u32 v = sums[i];
 		sums[i] = total;

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/clrun"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+)
+
+// base is where device memory begins, the same on each device.
+const base = 0x2000_0000_0000
+
+// lowered returns a case's program as it comes from PTX.
+func lowered(t *testing.T, c *corpus.Case) *Program {
+	t.Helper()
+	m, err := Lower(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return placed(t, c, m)
+}
+
+func placed(t *testing.T, c *corpus.Case, m *ir.Module) *Program {
+	t.Helper()
+	p, end, err := New(c, m, base+ProgramOffset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end > base+stateOffset {
+		t.Fatalf("its memory ends at %#x", end)
+	}
+	return p
+}
+
+// prepared returns a case's program as back ends take it, with its plans.
+func prepared(t *testing.T, c *corpus.Case) *Program {
+	t.Helper()
+	m, err := Prepare(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := placed(t, c, m)
+	p.Plans = map[*ir.Func]*pause.Plan{}
+	for _, f := range p.Module.Funcs {
+		if f.Kernel {
+			p.Plans[f] = pause.New(p.Module, f)
+		}
+	}
+	return p
+}
+
+// runAll runs all launches of a program on a device, and checks what they did.
+func runAll(t *testing.T, p *Program, d Device) {
+	t.Helper()
+	for i := range p.Case.Launches {
+		l, err := p.Launch(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Run(t.Context(), l, nil); errors.Is(err, ErrNotWritten) {
+			t.Skip(err)
+		} else if err != nil {
+			t.Fatalf("launch %d, %s: %v", i, l.Kernel.Name, err)
+		}
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInterpreter: the interpreter does what plain Go does, with the program as it
+// comes from PTX.
+func TestInterpreter(t *testing.T) {
+	for _, c := range corpus.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			runAll(t, lowered(t, c), Interpreter{})
+		})
+	}
+}
+
+// TestPrepared: the passes don't change what a program does, nor do plans.
+func TestPrepared(t *testing.T) {
+	for _, c := range corpus.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			runAll(t, prepared(t, c), Interpreter{})
+		})
+	}
+}
+
+// devices hands out OpenCL devices, so many at a time.
+type devices chan *OpenCL
+
+var pocl = make(devices, 2)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "harness")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	program, err := clrun.Build(context.Background(), dir)
+	if err != nil {
+		panic(err)
+	}
+	options = clrun.Options{
+		Program: program, Platform: "Portable Computing Language", Base: base, Size: WindowSize, Timeout: time.Minute,
+		// PoCL 3.1's default way to make loops of work items ("loopvec") calls
+		// itself without end for some kernels with irregular control flow.
+		Env: []string{"POCL_CACHE_DIR=" + dir, "POCL_WORK_GROUP_METHOD=loops"},
+	}
+	for range cap(pocl) {
+		pocl <- &OpenCL{}
+	}
+	code := m.Run()
+	for range cap(pocl) {
+		if d := (<-pocl).Device; d != nil {
+			_ = d.Close()
+		}
+	}
+	return code
+}
+
+var options clrun.Options
+
+// take gives a test a device until its end. A device that failed is not given to
+// another.
+func (d devices) take(t *testing.T) *OpenCL {
+	t.Helper()
+	o := <-d
+	t.Cleanup(func() {
+		if t.Failed() && o.Device != nil {
+			_ = o.Device.Close()
+			o = &OpenCL{}
+		}
+		d <- o
+	})
+	if o.Device == nil {
+		device, err := clrun.Start(context.Background(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Device = device
+	}
+	return o
+}
+
+// notOnPoCL are the cases that fail on PoCL, with the reason. None should.
+var notOnPoCL = map[string]string{
+	"recursion": "the kernel does not end on PoCL, or crashes it; its explicit stack is right in the interpreter",
+}
+
+// TestPoCL: OpenCL C on the CPU does what plain Go does.
+func TestPoCL(t *testing.T) {
+	for _, c := range corpus.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if why := notOnPoCL[c.Name]; why != "" {
+				t.Skip(why)
+			}
+			runAll(t, prepared(t, c), pocl.take(t))
+		})
+	}
+}
+
+// TestPause: stopped at random points many times, and moved each time, a program
+// does what it does without.
+func TestPause(t *testing.T) {
+	for _, c := range corpus.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if why := notOnPoCL[c.Name]; why != "" {
+				t.Skip(why)
+			}
+			o, paused := pocl.take(t), map[string]bool{}
+			for seed := range uint64(2) {
+				p := prepared(t, corpus.Get(c.Name))
+				moved(t, p, rand.New(rand.NewPCG(seed, 7)), paused, Interpreter{First: seed == 0}, o)
+				if seed == 0 {
+					continue
+				}
+				for f, plan := range p.Plans {
+					if pausable := len(plan.Points) > 0; paused[f.Name] != pausable {
+						t.Errorf("%s (%v): paused inside: %v", f.Name, plan.Class, paused[f.Name])
+					}
+				}
+			}
+		})
+	}
+}
+
+// manyMoves is after how many moves a launch is left to go on to its end.
+const manyMoves = 40
+
+// moved runs a program, stopping it at random, on one device after the other, and
+// tells which kernels have been stopped after their beginning.
+func moved(t *testing.T, p *Program, r *rand.Rand, paused map[string]bool, on ...Device) {
+	t.Helper()
+	for i := range p.Case.Launches {
+		l, err := p.Launch(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var path strings.Builder
+		for n := 0; !l.Done(); n++ {
+			stop := r
+			if n >= manyMoves {
+				stop = nil
+			}
+			if n > manyMoves+len(on) {
+				t.Fatalf("launch %d does not end: %s", i, path.String())
+			}
+			fmt.Fprintf(&path, " %T", on[n%len(on)])
+			if err := on[n%len(on)].Run(t.Context(), l, stop); errors.Is(err, ErrNotWritten) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Fatalf("launch %d, %s: %v; path:%s", i, l.Kernel.Name, err, path.String())
+			}
+			for b := range l.Blocks() {
+				s := l.Status(b)
+				paused[l.Kernel.Name] = paused[l.Kernel.Name] || s != pause.NotStarted && s != pause.Done
+				fmt.Fprintf(&path, " %x", s)
+			}
+		}
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}

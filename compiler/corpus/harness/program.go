@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harness runs the corpus on back ends: a program's memory and its state
+// are moved from one device to the next, as a snapshot's are.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/interp"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
+)
+
+// Lower parses a file of kernels and makes it IR.
+func Lower(file string) (*ir.Module, error) {
+	text, err := corpus.PTX(file)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := ptx.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	m, err := lower.Lower(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+// Prepare makes a file of kernels what back ends take.
+func Prepare(file string) (*ir.Module, error) {
+	m, err := Lower(file)
+	if err != nil {
+		return nil, err
+	}
+	return m, errors.Join(passes.Prepare(m), ir.Verify(m))
+}
+
+// Program is a case with its code and its memory, between launches or inside one.
+type Program struct {
+	Case   *corpus.Case
+	Module *ir.Module
+	// Plans are the kernels' plans; without them nothing can be paused.
+	Plans map[*ir.Func]*pause.Plan
+	// Memory is what devices have at these addresses.
+	Memory []Region
+	// Vars are the addresses of the module's variables.
+	Vars map[*ir.Var]uint64
+	// Printed is what the launches have printed.
+	Printed strings.Builder
+}
+
+// Region is a part of device memory.
+type Region struct {
+	Addr  uint64
+	Bytes []byte
+}
+
+// New places a case's variables and buffers from base on, and returns the first
+// address behind them.
+func New(c *corpus.Case, m *ir.Module, base uint64) (*Program, uint64, error) {
+	p := &Program{Case: c, Module: m}
+	var scratch interp.Memory
+	var err error
+	if p.Vars, err = scratch.Load(m, base); err != nil {
+		return nil, 0, err
+	}
+	first, end := base, base
+	for v, at := range p.Vars {
+		end = max(end, at+uint64(max(v.Size, 1)))
+	}
+	vars := make([]byte, end-first)
+	for v, at := range p.Vars {
+		copy(vars[at-first:], scratch.At(at, int(v.Size)))
+	}
+	if len(vars) > 0 {
+		p.Memory = append(p.Memory, Region{first, vars})
+	}
+	const page = 4096
+	end = c.Place((end+page-1)/page*page + page)
+	for _, b := range c.Buffers {
+		if !b.Var {
+			p.Memory = append(p.Memory, Region{b.Addr, append([]byte(nil), b.Init...)})
+			continue
+		}
+		v := p.variable(b.Name)
+		if v == nil || v.Size != int64(len(b.Want)) {
+			return nil, 0, fmt.Errorf("%s: no variable %s of %d bytes", c.File, b.Name, len(b.Want))
+		}
+		b.Addr = p.Vars[v]
+		if b.Init != nil {
+			copy(p.at(b.Addr, len(b.Init)), b.Init)
+		}
+	}
+	return p, end, nil
+}
+
+func (p *Program) variable(name string) *ir.Var {
+	for v := range p.Vars {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+func (p *Program) at(addr uint64, n int) []byte {
+	for _, r := range p.Memory {
+		if off := addr - r.Addr; off <= uint64(len(r.Bytes)) && uint64(n) <= uint64(len(r.Bytes))-off {
+			return r.Bytes[off:][:n]
+		}
+	}
+	return nil
+}
+
+func (p *Program) kernel(name string) *ir.Func {
+	for _, f := range p.Module.Funcs {
+		if f.Kernel && f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Check tells whether memory and output are as the case wants them in the end.
+func (p *Program) Check() error {
+	err := p.Case.Check(func(b *corpus.Buffer) ([]byte, error) {
+		if bytes := p.at(b.Addr, len(b.Want)); bytes != nil {
+			return bytes, nil
+		}
+		return nil, fmt.Errorf("no memory at %#x", b.Addr)
+	})
+	return errors.Join(err, p.Case.CheckOutput(p.Printed.String()))
+}
+
+// Device runs launches.
+type Device interface {
+	// Run begins or goes on with a launch. It returns when all blocks are done or,
+	// if stop is not nil, have stopped wherever that random source lets them. The
+	// program's memory and the launch's state are then as the device left them.
+	Run(ctx context.Context, l *Launch, stop *rand.Rand) error
+}
+
+// Launch is a launch of a program, perhaps paused.
+type Launch struct {
+	*corpus.Launch
+	Program *Program
+	Kernel  *ir.Func
+	Plan    *pause.Plan
+	// State is as package pause describes it; nil if the program has no plans.
+	State []byte
+}
+
+// Launch prepares the case's launch i.
+func (p *Program) Launch(i int) (*Launch, error) {
+	l := &Launch{Launch: &p.Case.Launches[i], Program: p}
+	if l.Kernel = p.kernel(l.Launch.Kernel); l.Kernel == nil {
+		return nil, fmt.Errorf("%s has no kernel %s", p.Case.File, l.Launch.Kernel)
+	}
+	if p.Plans != nil {
+		l.Plan = p.Plans[l.Kernel]
+		l.State = make([]byte, l.Plan.StateBytes(int64(l.Blocks()), int64(l.Threads()), int64(l.Shared)))
+	}
+	return l, nil
+}
+
+// Blocks is the number of blocks, Threads that of each block's threads.
+func (l *Launch) Blocks() uint32  { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
+func (l *Launch) Threads() uint32 { return l.Block[0] * l.Block[1] * l.Block[2] }
+
+// Status returns a block's status word.
+func (l *Launch) Status(block uint32) uint32 {
+	s := l.State[4*block:]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+// Done tells whether all blocks are.
+func (l *Launch) Done() bool {
+	for b := range l.Blocks() {
+		if l.Status(b) != pause.Done {
+			return false
+		}
+	}
+	return true
+}
