@@ -137,10 +137,27 @@ func (e *emitter) save(i int) {
 		e.line("bra %s;", endLabel)
 		return
 	}
+	if e.copiesLater() {
+		e.line("cp.async.wait_all;")
+		e.line("bar.sync 0;")
+	}
 	e.memory(false)
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
 	e.line("@%%hg_p st.global.u32 [%%hg_status], %d;", i+1)
 	e.line("bra.uni $hg_leave;")
+}
+
+// copiesLater tells whether copies to shared memory can be under way at a barrier.
+// Before it is saved, each thread waits for its own.
+func (e *emitter) copiesLater() bool {
+	for _, b := range e.fn.Blocks {
+		for _, in := range b.Instrs {
+			if in.Op == ir.CpAsync {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // load prints the way back of save.
