@@ -34,6 +34,10 @@ type emitter struct {
 	// the points that the text goes to.
 	words int
 	saved map[int]bool
+	// origin has for each block of a function that begins behind a barrier the one
+	// that it is a copy of; of the first block's so many instructions are skipped.
+	origin  map[*ir.Block]*ir.Block
+	skipped int
 	// dispatched are the blocks to which all ways lead over hg_dispatch.
 	dispatched map[*ir.Block]int
 	joins      []*ir.Block
@@ -44,7 +48,7 @@ type emitter struct {
 	// text needs and the library has not.
 	usesLocal bool
 	made      *made
-	err       error
+	err       *Unsupported
 }
 
 // Unsupported tells what this back end can't express.

@@ -115,7 +115,7 @@ func yields(in *ir.Instr) bool {
 }
 
 // meetings lists the places where threads wait, in the text's order. Operations
-// that differ only in their registers are of one kind, whereever they stand.
+// that differ only in their registers are of one kind, wherever they stand.
 func (e *emitter) meetings() []meeting {
 	var all []meeting
 	type class struct {

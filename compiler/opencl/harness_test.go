@@ -242,8 +242,10 @@ func onInterp(t *testing.T, m *ir.Module, plan *pause.Plan, l *launch, state []b
 	}
 	f := m.Func(plan.Func.Name)
 	var out strings.Builder
-	run := &interp.Launch{Out: &out, Module: m, Kernel: f, Grid: l.grid, Block: l.block, DynamicShared: l.dynamic,
-		Params: l.paramBlock(), Vars: at, Memory: mem, Pause: l.pause}
+	run := &interp.Launch{
+		Out: &out, Module: m, Kernel: f, Grid: l.grid, Block: l.block, DynamicShared: l.dynamic,
+		Params: l.paramBlock(), Vars: at, Memory: mem, Pause: l.pause,
+	}
 	if state != nil {
 		after = bytes.Clone(state)
 		run.Plan, run.State = plan, after

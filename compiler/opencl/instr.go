@@ -17,8 +17,8 @@ func (e *emitter) instr(in *ir.Instr) {
 	e.depth++
 	text := e.capture(func() { e.effect(in) })
 	e.depth--
-	if u, ok := e.err.(*Unsupported); ok && before && u.Pos == (ir.Pos{}) {
-		u.Pos = in.Pos
+	if before && e.err != nil {
+		e.err.Pos = in.Pos
 	}
 	if text == "" {
 		return

@@ -79,8 +79,10 @@ func (k *Kernel) LocalBytes(threads, dynamicShared int64) int64 {
 
 // Module writes a module's kernels. plans has the plan of each.
 func Module(m *ir.Module, plans map[*ir.Func]*pause.Plan) (*Program, error) {
-	w := &writer{m: m, vars: map[*ir.Var]int{}, made: &made{text: map[string]string{}}, names: map[string]bool{},
-		pointers: map[*ir.Func]*passes.Pointers{}}
+	w := &writer{
+		m: m, vars: map[*ir.Var]int{}, made: &made{text: map[string]string{}}, names: map[string]bool{},
+		pointers: map[*ir.Func]*passes.Pointers{},
+	}
 	for i, v := range m.Vars {
 		w.vars[v] = i
 	}
@@ -147,7 +149,7 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 			continue
 		}
 		r := Resume{Status: uint32(i + 1), Entry: fmt.Sprintf("%s__r%d", k.Entry, i+1)}
-		t, err := w.emitter(k, General).entry(k, r.Entry, i+1)
+		t, err := w.resumer(k, p, r.Entry).entry(k, r.Entry, i+1)
 		if err != nil {
 			return "", err
 		}
@@ -178,8 +180,10 @@ func (w *writer) name(kernel string) string {
 
 func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
 	f := k.Plan.Func
-	e := &emitter{m: w.m, f: f, plan: k.Plan, shared: f.SharedLayout(w.m), local: f.LocalLayout(), vars: w.vars, pointers: w.pointers[f],
-		order: map[*ir.Block]int{}, mode: mode, saved: map[int]bool{}, dispatched: map[*ir.Block]int{}, made: w.made}
+	e := &emitter{
+		m: w.m, f: f, plan: k.Plan, shared: f.SharedLayout(w.m), local: f.LocalLayout(), vars: w.vars, pointers: w.pointers[f],
+		order: map[*ir.Block]int{}, mode: mode, saved: map[int]bool{}, dispatched: map[*ir.Block]int{}, made: w.made,
+	}
 	for i, b := range f.Blocks {
 		e.order[b] = i
 	}
@@ -193,6 +197,27 @@ func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
 	return e
 }
 
+// resumer is an emitter for the entry that resumes blocks at a barrier. In natural
+// mode that is a function of its own, which begins there and has no loop that is
+// entered in the middle; where there is none, general mode.
+func (w *writer) resumer(k *Kernel, p pause.Point, name string) *emitter {
+	e := w.emitter(k, General)
+	if k.Mode != Natural {
+		return e
+	}
+	peeled, err := passes.Peel(e.f, p.Block, p.Index, name)
+	if err != nil {
+		return e
+	}
+	e.mode, e.f, e.origin, e.skipped = Natural, peeled.Func, peeled.Origin, p.Index+1
+	e.pointers = passes.FindPointers(w.m, e.f)
+	e.order = map[*ir.Block]int{}
+	for i, b := range e.f.Blocks {
+		e.order[b] = i
+	}
+	return e
+}
+
 // entry writes one entry: resume is 0 for the start, a point's number, or -1 for
 // threads with points of their own.
 func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
@@ -202,9 +227,12 @@ func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 		e.general(resume)
 	} else {
 		begin := []*ir.Block{e.f.Blocks[0]}
-		if resume == 0 {
+		switch {
+		case resume == 0:
 			e.enter()
-		} else {
+		case resume > 0:
+			e.restore(resume)
+		default:
 			begin = e.restoreThreads()
 		}
 		e.natural(begin...)

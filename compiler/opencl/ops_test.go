@@ -105,7 +105,7 @@ func expand(patterns ...string) []string {
 			continue
 		}
 		j := i + strings.IndexByte(p[i:], '}')
-		for _, w := range strings.Split(p[i+1:j], ",") {
+		for w := range strings.SplitSeq(p[i+1:j], ",") {
 			all = append(all, expand(p[:i]+w+p[j+1:])...)
 		}
 	}
@@ -164,10 +164,14 @@ entry:
 
 // opInputs are random bits and the special values of each floating point format.
 func opInputs(r *rand.Rand) []byte {
-	special32 := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 1.5, 2.5, -2.5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-40, -3e-39,
-		float32(math.Inf(1)), float32(math.Inf(-1)), 2147483648, -2147483648, 4294967296, 65504, 65519.9, 65520, 6e-8, 3e-5, 447.9, 448, 57344, 1e30}
-	special64 := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 1.5, -2.5, math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-310, -1e-308, math.Inf(1), math.Inf(-1),
-		2147483648, 9223372036854775808, 18446744073709551616, -9223372036854775808, 1e39, 1e-39, 1e-45, 65520}
+	special32 := []float32{
+		0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 1.5, 2.5, -2.5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-40, -3e-39,
+		float32(math.Inf(1)), float32(math.Inf(-1)), 2147483648, -2147483648, 4294967296, 65504, 65519.9, 65520, 6e-8, 3e-5, 447.9, 448, 57344, 1e30,
+	}
+	special64 := []float64{
+		0, math.Copysign(0, -1), 1, -1, 0.5, 1.5, -2.5, math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-310, -1e-308, math.Inf(1), math.Inf(-1),
+		2147483648, 9223372036854775808, 18446744073709551616, -9223372036854775808, 1e39, 1e-39, 1e-45, 65520,
+	}
 	value := func() uint64 {
 		switch r.IntN(8) {
 		case 0:
@@ -205,7 +209,7 @@ func TestExactOps(t *testing.T) {
 			if log, err := d.Build(optionsFor(), p.Text); err != nil {
 				t.Fatalf("%v\n%s", err, log)
 			}
-			seed := rand.New(rand.NewPCG(1, uint64(len(name)))) //nolint:gosec // numbers that are the same each time
+			seed := rand.New(rand.NewPCG(1, uint64(len(name))))
 			in := opInputs(seed)
 			l := &launch{kernel: "ops", grid: [3]uint32{1, 1, 1}, block: [3]uint32{opThreads, 1, 1}, data: append(in, make([]byte, 8*len(ops)*opThreads)...)}
 			got, _ := onDevice(t, d, m, k, k.Entry, l, nil, nil)

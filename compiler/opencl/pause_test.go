@@ -48,7 +48,7 @@ func TestPause(t *testing.T) {
 			}
 			want, _ := onInterp(t, m, k.Plan, &c.launch, nil)
 			for seed := range uint64(3) {
-				j := &journey{t: t, d: d, m: m, k: k, l: c.launch, r: rand.New(rand.NewPCG(seed, 3))} //nolint:gosec // the same each time
+				j := &journey{t: t, d: d, m: m, k: k, l: c.launch, r: rand.New(rand.NewPCG(seed, 3))}
 				j.run()
 				differ(t, c.name, j.l.data, want)
 				t.Logf("%d times stopped on PoCL, %d in the interpreter", j.device, j.interp)

@@ -35,7 +35,7 @@ func module(t *testing.T, name string) (*ir.Module, map[*ir.Func]*pause.Plan) {
 
 // randomWords are n words of random numbers below a limit; 0: any.
 func randomWords(n int, limit uint32) []byte {
-	r := rand.New(rand.NewPCG(7, uint64(n))) //nolint:gosec // numbers that are the same each time
+	r := rand.New(rand.NewPCG(7, uint64(n)))
 	var b []byte
 	for range n {
 		v := r.Uint32()

@@ -12,6 +12,12 @@ import (
 
 // pointAt returns the number of the pause point behind an instruction, or 0.
 func (e *emitter) pointAt(b *ir.Block, index int) int {
+	if e.origin != nil {
+		if e.order[b] == 0 {
+			index += e.skipped
+		}
+		b = e.origin[b]
+	}
 	for i, p := range e.plan.Points {
 		if p.Kind == pause.Barrier && p.Block == b && p.Index == index {
 			return i + 1

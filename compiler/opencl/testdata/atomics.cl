@@ -319,11 +319,8 @@ __kernel void k_atomics__r1(__global const struct hg_launch *hg, __local uchar *
 	const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];
 	const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
-	const ulong hg_params = hg->params;
 	uint hg_ph = 0;
-	const uint hg_w = 2;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (256u + ((hg->shared + 15) & ~15u)));
-	__local uint *hg_x = hg_pf + 120;
 	uchar hg_local[16] __attribute__((aligned(16)));
 	bool r13 = 0, r14 = 0;
 	ushort r11 = 0, r12 = 0;
@@ -342,58 +339,7 @@ __kernel void k_atomics__r1(__global const struct hg_launch *hg, __local uchar *
 		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	uint hg_pc = 3, hg_bar = 16;
-	bool hg_go = true, hg_stop = false, hg_over = false;
-	for (uint i = hg_t; i < 116; i += hg_n)
-		hg_pf[i] = i == 113;
-	hg_x[hg_t * hg_w] = 0;
-	for (;;) {
-		barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		if (hg_stop) {
-			break;
-		}
-		if (!hg_pf[113 + (hg_ph & 1)]) {
-			if (hg_t == 0) {
-				hg_trap(hg->trap, 3, hg_b, hg_t);
-			}
-			break;
-		}
-		if (hg_bar < 16 && hg_pc != 65535u) {
-			hg_go = hg_pf[64 + hg_bar];
-		}
-		switch (hg_go ? hg_pc : 65535u) {
-		case 1: goto P1;
-		case 3: goto Q1;
-		case 2: goto P2;
-		default: goto hg_next;
-		}
 B0:;
-	{
-		ulong a = 0UL;
-		r0 = *(__global hg_b64 *)(hg_params + a);
-	}
-	r6 = (uint)get_local_id(0);
-	r7 = (uint)(r6 & 3u);
-	r13 = r6 < 64u;
-	r1 = (ulong)((ulong)r6 * (ulong)4u + r0);
-	r2 = 0UL;
-	r2 = (ulong)((ulong)r6 * (ulong)4u + r2);
-	if (r13) {
-		ulong a = r2;
-		*(__local hg_b32 *)(hg_shared + (uint)(a)) = 0u;
-	}
-	{
-		hg_pc = 1;
-		hg_bar = 0u & 15;
-		atomic_inc(hg_pf + hg_bar);
-		hg_x[hg_t * hg_w] = 0;
-		goto hg_next;
-	}
-P1:;
-	if (hg_pf[115]) {
-		goto hg_save1;
-	}
-Q1:;
 	{
 		ulong a = (r1 + 0x1000UL);
 		r8 = *(__global hg_b32 *)(a);
@@ -604,17 +550,15 @@ Q1:;
 		*(__global hg_b32 *)(a) = r9;
 	}
 	{
-		hg_pc = 2;
-		hg_bar = 0u & 15;
-		atomic_inc(hg_pf + hg_bar);
-		hg_x[hg_t * hg_w] = 0;
-		goto hg_next;
+		__local uint *f = hg_pf + (hg_ph++ & 1);
+		if (hg_t == 0) {
+			*f = hg_flagged(hg);
+		}
+		barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+		if (*f) {
+			goto hg_save2;
+		}
 	}
-P2:;
-	if (hg_pf[115]) {
-		goto hg_save2;
-	}
-Q2:;
 	r2 = 0UL;
 	r2 = (ulong)((ulong)r6 * (ulong)4u + r2);
 	if (r13) {
@@ -627,69 +571,26 @@ Q2:;
 	}
 	goto hg_end;
 hg_end:;
-		hg_over = true;
-		goto hg_out;
-hg_save1:;
-		{
-			const uint shared = ((256u + hg->shared + 15) & ~15u);
-			const ulong area = hg_area(hg, hg_b, hg_n, shared, 32, 16), values = area + shared;
-			hg_save_shared(area, hg_shared, shared, hg_t, hg_n);
-			if (hg_t == 0) {
-				hg_status(hg, hg_b, 1);
-			}
-			*(__global hg_b64 *)(values + 0 * (ulong)hg_n + 8 * hg_t) = r0;
-			*(__global hg_b64 *)(values + 8 * (ulong)hg_n + 8 * hg_t) = r1;
-			*(__global hg_b32 *)(values + 16 * (ulong)hg_n + 4 * hg_t) = r6;
-			*(__global hg_b32 *)(values + 20 * (ulong)hg_n + 4 * hg_t) = r7;
-			*(__global hg_b8 *)(values + 24 * (ulong)hg_n + 1 * hg_t) = r13;
-			hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
-		}
-		goto hg_out;
-hg_save2:;
-		{
-			const uint shared = ((256u + hg->shared + 15) & ~15u);
-			const ulong area = hg_area(hg, hg_b, hg_n, shared, 32, 16), values = area + shared;
-			hg_save_shared(area, hg_shared, shared, hg_t, hg_n);
-			if (hg_t == 0) {
-				hg_status(hg, hg_b, 2);
-			}
-			*(__global hg_b64 *)(values + 0 * (ulong)hg_n + 8 * hg_t) = r1;
-			*(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t) = r6;
-			*(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t) = r9;
-			*(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t) = r13;
-			hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
-		}
-		goto hg_out;
-hg_out:;
-		hg_pc = 65535u;
-		hg_x[hg_t * hg_w] = 1;
-		atomic_inc(hg_pf + 112);
-hg_next:;
-		barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		hg_ph++;
-		hg_go = false;
-		switch (hg_pc) {
-		case 1:
-			break;
-		case 2:
-			break;
-		default: break;
-		}
-		if (hg_go) {
-			hg_pf[113 + (hg_ph & 1)] = 1;
-		}
-		if (hg_t == 0) {
-			hg_pf[113 + (~hg_ph & 1)] = 0;
-			if (hg_books(hg_pf, hg_n, hg_pf[112])) {
-				hg_pf[113 + (hg_ph & 1)] = 1;
-				hg_pf[115] = hg_flagged(hg);
-			}
-		}
-		hg_stop = hg_pf[112] == hg_n;
-	}
-	if (hg_t == 0 && hg_over) {
+	if (hg_t == 0) {
 		hg_status(hg, hg_b, 0xffffffffu);
 	}
+	return;
+hg_save2:;
+	{
+		const uint shared = ((256u + hg->shared + 15) & ~15u);
+		const ulong area = hg_area(hg, hg_b, hg_n, shared, 32, 16), values = area + shared;
+		hg_save_shared(area, hg_shared, shared, hg_t, hg_n);
+		if (hg_t == 0) {
+			hg_status(hg, hg_b, 2);
+		}
+		*(__global hg_b64 *)(values + 0 * (ulong)hg_n + 8 * hg_t) = r1;
+		*(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t) = r6;
+		*(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t) = r9;
+		*(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t) = r13;
+		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+	}
+	goto hg_out;
+hg_out:;
 }
 
 __kernel void k_atomics__r2(__global const struct hg_launch *hg, __local uchar *hg_shared)
@@ -697,16 +598,10 @@ __kernel void k_atomics__r2(__global const struct hg_launch *hg, __local uchar *
 	const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];
 	const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);
-	const ulong hg_params = hg->params;
-	uint hg_ph = 0;
-	const uint hg_w = 2;
-	__local uint *hg_pf = (__local uint *)(hg_shared + (256u + ((hg->shared + 15) & ~15u)));
-	__local uint *hg_x = hg_pf + 120;
 	uchar hg_local[16] __attribute__((aligned(16)));
-	bool r13 = 0, r14 = 0;
-	ushort r11 = 0, r12 = 0;
-	uint r6 = 0, r7 = 0, r8 = 0, r9 = 0, r10 = 0;
-	ulong r0 = 0, r1 = 0, r2 = 0, r3 = 0, r4 = 0, r5 = 0;
+	bool r13 = 0;
+	uint r6 = 0, r9 = 0;
+	ulong r1 = 0, r2 = 0;
 
 	{
 		const uint shared = ((256u + hg->shared + 15) & ~15u);
@@ -719,279 +614,7 @@ __kernel void k_atomics__r2(__global const struct hg_launch *hg, __local uchar *
 		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	uint hg_pc = 3, hg_bar = 16;
-	bool hg_go = true, hg_stop = false, hg_over = false;
-	for (uint i = hg_t; i < 116; i += hg_n)
-		hg_pf[i] = i == 113;
-	hg_x[hg_t * hg_w] = 0;
-	for (;;) {
-		barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		if (hg_stop) {
-			break;
-		}
-		if (!hg_pf[113 + (hg_ph & 1)]) {
-			if (hg_t == 0) {
-				hg_trap(hg->trap, 3, hg_b, hg_t);
-			}
-			break;
-		}
-		if (hg_bar < 16 && hg_pc != 65535u) {
-			hg_go = hg_pf[64 + hg_bar];
-		}
-		switch (hg_go ? hg_pc : 65535u) {
-		case 1: goto P1;
-		case 2: goto P2;
-		case 3: goto Q2;
-		default: goto hg_next;
-		}
 B0:;
-	{
-		ulong a = 0UL;
-		r0 = *(__global hg_b64 *)(hg_params + a);
-	}
-	r6 = (uint)get_local_id(0);
-	r7 = (uint)(r6 & 3u);
-	r13 = r6 < 64u;
-	r1 = (ulong)((ulong)r6 * (ulong)4u + r0);
-	r2 = 0UL;
-	r2 = (ulong)((ulong)r6 * (ulong)4u + r2);
-	if (r13) {
-		ulong a = r2;
-		*(__local hg_b32 *)(hg_shared + (uint)(a)) = 0u;
-	}
-	{
-		hg_pc = 1;
-		hg_bar = 0u & 15;
-		atomic_inc(hg_pf + hg_bar);
-		hg_x[hg_t * hg_w] = 0;
-		goto hg_next;
-	}
-P1:;
-	if (hg_pf[115]) {
-		goto hg_save1;
-	}
-Q1:;
-	{
-		ulong a = (r1 + 0x1000UL);
-		r8 = *(__global hg_b32 *)(a);
-	}
-	{
-		ulong a = r0;
-		hg_atom_add_u32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 4UL);
-		hg_atom_and_b32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 8UL);
-		hg_atom_or_b32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 12UL);
-		hg_atom_xor_b32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 16UL);
-		hg_atom_min_u32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 20UL);
-		hg_atom_max_u32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 24UL);
-		hg_atom_min_s32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 28UL);
-		hg_atom_max_s32_global(a, r8);
-	}
-	{
-		ulong a = (r0 + 32UL);
-		hg_atom_inc_u32_global(a, 77u);
-	}
-	{
-		ulong a = (r0 + 36UL);
-		hg_atom_dec_u32_global(a, 50u);
-	}
-	{
-		ulong a = (r0 + 40UL);
-		hg_atom_add_f32_global(a, 0x3f800000u);
-	}
-	r2 = (ulong)(r8);
-	r2 = r2 * 0x100000001UL;
-	{
-		ulong a = (r0 + 48UL);
-		hg_atom_add_u64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 56UL);
-		hg_atom_and_b64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 64UL);
-		hg_atom_or_b64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 72UL);
-		hg_atom_xor_b64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 80UL);
-		hg_atom_min_u64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 88UL);
-		hg_atom_max_u64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 96UL);
-		hg_atom_min_s64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 104UL);
-		hg_atom_max_s64_global(a, r2);
-	}
-	{
-		ulong a = (r0 + 112UL);
-		hg_atom_add_f64_global(a, 0x3ff0000000000000UL);
-	}
-	{
-		ulong a = (r0 + 120UL);
-		hg_atom_add_f16x2_global(a, 0x3c003c00u);
-	}
-	{
-		ulong a = (r0 + 124UL);
-		hg_atom_add_f16_global(a, (ushort)15360);
-	}
-	{
-		ulong a = (r0 + 126UL);
-		hg_atom_add_bf16_global(a, (ushort)16256);
-	}
-	{
-		ulong a = 0UL;
-		hg_atom_add_u32_shared(a, hg_shared, r8);
-	}
-	{
-		ulong a = 4UL;
-		hg_atom_max_s32_shared(a, hg_shared, r8);
-	}
-	{
-		ulong a = 8UL;
-		hg_atom_inc_u32_shared(a, hg_shared, 1000u);
-	}
-	{
-		ulong a = 12UL;
-		hg_atom_add_f32_shared(a, hg_shared, 0x40000000u);
-	}
-	{
-		ulong a = 16UL;
-		hg_atom_add_u64_shared(a, hg_shared, r2);
-	}
-	{
-		ulong a = 24UL;
-		hg_atom_xor_b64_shared(a, hg_shared, r2);
-	}
-	{
-		ulong a = 32UL;
-		hg_atom_min_u64_shared(a, hg_shared, r2);
-	}
-	{
-		ulong a = 40UL;
-		hg_atom_add_f64_shared(a, hg_shared, 0x4000000000000000UL);
-	}
-	{
-		ulong a = (r0 + 128UL);
-		mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		uint v0 = hg_atom_add_u32_global(a, 1u);
-		mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		r10 = v0;
-	}
-	r3 = (ulong)((ulong)r10 * (ulong)4u + r0);
-	{
-		ulong a = (r3 + 0x2000UL);
-		*(__global hg_b32 *)(a) = 1u;
-	}
-	{
-		ulong a = (r1 + 0x3000UL);
-		uint v0 = hg_atom_exch_b32_global(a, r6);
-		r9 = v0;
-	}
-	{
-		ulong a = (r1 + 0x4000UL);
-		*(__global hg_b32 *)(a) = r9;
-	}
-	{
-		ulong a = (r1 + 0x3000UL);
-		uint v0 = hg_atom_cas_b32_global(a, r6, 0x3039u);
-		r9 = v0;
-	}
-	{
-		ulong a = (r1 + 0x5000UL);
-		*(__global hg_b32 *)(a) = r9;
-	}
-	{
-		ulong a = (r1 + 0x3000UL);
-		uint v0 = hg_atom_cas_b32_global(a, r6, 0xd431u);
-		r9 = v0;
-	}
-	{
-		ulong a = (r1 + 0x6000UL);
-		*(__global hg_b32 *)(a) = r9;
-	}
-	r11 = (ushort)(r6);
-	{
-		ulong a = (r1 + 0x3002UL);
-		ushort v0 = hg_atom_cas_b16_global(a, (ushort)0, r11);
-		r12 = v0;
-	}
-	r9 = (uint)(r12);
-	{
-		ulong a = (r1 + 0x7000UL);
-		*(__global hg_b32 *)(a) = r9;
-	}
-	{
-		ulong a = 0UL;
-		*(__private hg_b32 *)(hg_local + (uint)(a)) = r6;
-	}
-	r4 = 0UL | 0x1000000000000000UL;
-	r4 = (ulong)(r4 + 128UL);
-	r5 = 0UL | 0x2000000000000000UL;
-	r14 = r7 == 1u;
-	r3 = (ulong)(r0 + 132UL);
-	r3 = (r14) ? r4 : r3;
-	r14 = r7 == 2u;
-	r3 = (r14) ? r5 : r3;
-	{
-		ulong a = r3;
-		uint v0 = hg_atom_add_u32_generic(a, hg_shared, hg_local, 5u);
-		r9 = v0;
-	}
-	{
-		ulong a = (r3 + 4UL);
-		hg_atom_add_f32_generic(a, hg_shared, hg_local, 0x3f800000u);
-	}
-	{
-		ulong a = 0UL;
-		r9 = *(__private hg_b32 *)(hg_local + (uint)(a));
-	}
-	{
-		ulong a = (r1 + 0x8000UL);
-		*(__global hg_b32 *)(a) = r9;
-	}
-	{
-		hg_pc = 2;
-		hg_bar = 0u & 15;
-		atomic_inc(hg_pf + hg_bar);
-		hg_x[hg_t * hg_w] = 0;
-		goto hg_next;
-	}
-P2:;
-	if (hg_pf[115]) {
-		goto hg_save2;
-	}
-Q2:;
 	r2 = 0UL;
 	r2 = (ulong)((ulong)r6 * (ulong)4u + r2);
 	if (r13) {
@@ -1004,67 +627,7 @@ Q2:;
 	}
 	goto hg_end;
 hg_end:;
-		hg_over = true;
-		goto hg_out;
-hg_save1:;
-		{
-			const uint shared = ((256u + hg->shared + 15) & ~15u);
-			const ulong area = hg_area(hg, hg_b, hg_n, shared, 32, 16), values = area + shared;
-			hg_save_shared(area, hg_shared, shared, hg_t, hg_n);
-			if (hg_t == 0) {
-				hg_status(hg, hg_b, 1);
-			}
-			*(__global hg_b64 *)(values + 0 * (ulong)hg_n + 8 * hg_t) = r0;
-			*(__global hg_b64 *)(values + 8 * (ulong)hg_n + 8 * hg_t) = r1;
-			*(__global hg_b32 *)(values + 16 * (ulong)hg_n + 4 * hg_t) = r6;
-			*(__global hg_b32 *)(values + 20 * (ulong)hg_n + 4 * hg_t) = r7;
-			*(__global hg_b8 *)(values + 24 * (ulong)hg_n + 1 * hg_t) = r13;
-			hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
-		}
-		goto hg_out;
-hg_save2:;
-		{
-			const uint shared = ((256u + hg->shared + 15) & ~15u);
-			const ulong area = hg_area(hg, hg_b, hg_n, shared, 32, 16), values = area + shared;
-			hg_save_shared(area, hg_shared, shared, hg_t, hg_n);
-			if (hg_t == 0) {
-				hg_status(hg, hg_b, 2);
-			}
-			*(__global hg_b64 *)(values + 0 * (ulong)hg_n + 8 * hg_t) = r1;
-			*(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t) = r6;
-			*(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t) = r9;
-			*(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t) = r13;
-			hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
-		}
-		goto hg_out;
-hg_out:;
-		hg_pc = 65535u;
-		hg_x[hg_t * hg_w] = 1;
-		atomic_inc(hg_pf + 112);
-hg_next:;
-		barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-		hg_ph++;
-		hg_go = false;
-		switch (hg_pc) {
-		case 1:
-			break;
-		case 2:
-			break;
-		default: break;
-		}
-		if (hg_go) {
-			hg_pf[113 + (hg_ph & 1)] = 1;
-		}
-		if (hg_t == 0) {
-			hg_pf[113 + (~hg_ph & 1)] = 0;
-			if (hg_books(hg_pf, hg_n, hg_pf[112])) {
-				hg_pf[113 + (hg_ph & 1)] = 1;
-				hg_pf[115] = hg_flagged(hg);
-			}
-		}
-		hg_stop = hg_pf[112] == hg_n;
-	}
-	if (hg_t == 0 && hg_over) {
+	if (hg_t == 0) {
 		hg_status(hg, hg_b, 0xffffffffu);
 	}
 }
