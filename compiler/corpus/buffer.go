@@ -70,12 +70,6 @@ func inout[T number](init, want []T) *Buffer {
 	return &Buffer{Init: encode(init), Want: encode(want), Elem: elemOf[T]()}
 }
 
-// named gives the buffer a name for messages, or that of the module's variable.
-func (b *Buffer) named(name string) *Buffer {
-	b.Name = name
-	return b
-}
-
 // variable says that the buffer is the module's variable.
 func (b *Buffer) variable(name string) *Buffer {
 	b.Name, b.Var = name, true
@@ -230,8 +224,8 @@ func (e Elem) float(b []byte) float64 {
 
 func (e Elem) format(b []byte) string {
 	bits := uint64(0)
-	for i := len(b) - 1; i >= 0; i-- {
-		bits = bits<<8 | uint64(b[i])
+	for _, v := range slices.Backward(b) {
+		bits = bits<<8 | uint64(v)
 	}
 	if e >= F16 {
 		return fmt.Sprintf("%g (%#x)", e.float(b), bits)

@@ -136,13 +136,11 @@ func radix(r *rand.Rand) *Case {
 	c := &Case{}
 	from, to := x, y
 	for shift := uint32(0); shift < bits; shift += 4 {
-		for _, l := range []Launch{
+		c.Launches = append(c.Launches, []Launch{
 			{Kernel: "radix_count", Grid: [3]uint32{blocks}, Block: [3]uint32{threads}, Args: []any{from, places, shift}},
 			{Kernel: "radix_scan", Grid: [3]uint32{1}, Block: [3]uint32{128}, Args: []any{places, uint32(len(counts))}},
 			{Kernel: "radix_move", Grid: [3]uint32{blocks}, Block: [3]uint32{threads}, Args: []any{from, to, places, shift}},
-		} {
-			c.Launches = append(c.Launches, l)
-		}
+		}...)
 		from, to = to, from
 	}
 	return c

@@ -180,13 +180,21 @@ func (d *Device) do(kind uint32, parts ...[]byte) ([]byte, error) {
 		}
 		_ = d.in.Close()
 		_ = d.cmd.Process.Kill()
-		d.broken = fmt.Errorf("%w%s: %w (%v); it said: %s", ErrCrashed, timedOut, err, d.cmd.Wait(), d.said)
+		d.broken = fmt.Errorf("%w%s: %w (%w); it said: %s", ErrCrashed, timedOut, err, ended(d.cmd.Wait()), d.said)
 		return nil, d.broken
 	}
 	if answer.Kind != 0 {
 		return nil, errors.New(string(data))
 	}
 	return data, nil
+}
+
+// ended is how the child ended, which is an error even where it said all is well.
+func ended(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
 }
 
 // u64s encodes numbers as the child reads them. A request's kind is such a number

@@ -175,8 +175,10 @@ func (p *Program) Launch(i int) (*Launch, error) {
 	return l, nil
 }
 
-// Blocks is the number of blocks, Threads that of each block's threads.
-func (l *Launch) Blocks() uint32  { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
+// Blocks is the number of blocks.
+func (l *Launch) Blocks() uint32 { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
+
+// Threads is the number of each block's threads.
 func (l *Launch) Threads() uint32 { return l.Block[0] * l.Block[1] * l.Block[2] }
 
 // Status returns a block's status word.

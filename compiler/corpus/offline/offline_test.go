@@ -99,7 +99,7 @@ func TestAMD(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer f.Close()
+			t.Cleanup(func() { _ = f.Close() })
 			symbols, err := f.DynamicSymbols()
 			if err != nil {
 				t.Fatal(err)
