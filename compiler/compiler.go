@@ -72,7 +72,7 @@ func (p *Program) Layout() ([]byte, error) { return pause.Layout(p.Plans) }
 // emitters are the target languages.
 var emitters = map[string]func(*Program) (string, error){
 	"ir":  func(p *Program) (string, error) { return p.Module.String(), nil },
-	"ptx": func(p *Program) (string, error) { return nvptx.Module(p.Source, p.Module, p.Plans) },
+	"ptx": func(p *Program) (string, error) { return nvptx.Module(p.Source, p.Module, p.Plans, nvptx.Checks{}) },
 	"opencl": func(p *Program) (string, error) {
 		plans := map[*ir.Func]*pause.Plan{}
 		for _, plan := range p.Plans {

@@ -8,19 +8,32 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
-// How often barriers check the flag. One L2 hit of one warp and a reduction cost
-// a matrix product 4% at every barrier and 1.3% at every 16th (shared/facts,
-// bar.cu on an H200), so checks are thinned out, but not in time: where more than
-// slowClocks go by between two checks (33 to 60 microseconds at an SM's clock of
-// 1.1 to 2 GHz), they come closer together again.
-const (
-	mostBarriers = 16
-	slowClocks   = 65536
-)
+// Checks is how often the flag is looked at. Zeroes are the defaults.
+//
+// One L2 hit of one warp and a reduction cost a matrix product 4% at every barrier
+// and 1.3% at every 16th (shared/facts, bar.cu on an H200), so checks are thinned
+// out, but not in time: where more than slowClocks go by between two of them, they
+// come closer together again.
+type Checks struct {
+	// Barriers is how many barriers have one check, at most; 16.
+	Barriers int
+	// Rounds is in how many rounds of a loop without barriers a thread looks once,
+	// a power of two; 256.
+	Rounds int
+}
 
-// backEdgeRounds is in how many rounds of a loop a thread looks at the flag once,
-// a power of two. Tests make it smaller: their loops are short.
-var backEdgeRounds = 256
+func (c Checks) orDefault() Checks {
+	if c.Barriers == 0 {
+		c.Barriers = 16
+	}
+	if c.Rounds == 0 {
+		c.Rounds = 256
+	}
+	return c
+}
+
+// slowClocks are 33 to 60 microseconds, at an SM's clock of 1.1 to 2 GHz.
+const slowClocks = 65536
 
 // barrierPoint returns the number of the point at b's i-th instruction, or 0.
 func (e *emitter) barrierPoint(b *ir.Block, i int) int {
@@ -66,7 +79,7 @@ func (e *emitter) prologue() {
 	e.line("setp.ge.u32 %%hg_q, %%hg_threads, 3;")
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
 	e.line("and.pred %%hg_first, %%hg_p, %%hg_q;")
-	e.line("selp.b32 %%hg_most, %d, 1, %%hg_q;", mostBarriers)
+	e.line("selp.b32 %%hg_most, %d, 1, %%hg_q;", e.checks.Barriers)
 	e.line("selp.b32 %%hg_bias, 1, 0, %%hg_q;")
 	e.line("selp.b32 %%hg_v, 1, 0, %%hg_q;")
 	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_v;")
@@ -135,7 +148,7 @@ func (e *emitter) checkBarrier(in *ir.Instr, point int) error {
 func (e *emitter) checkBackEdge(point int) {
 	on := e.label()
 	e.line("add.u32 %%hg_count, %%hg_count, 1;")
-	e.line("and.b32 %%hg_v, %%hg_count, %d;", backEdgeRounds-1)
+	e.line("and.b32 %%hg_v, %%hg_count, %d;", e.checks.Rounds-1)
 	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
 	e.line("@%%hg_p bra %s;", on)
 	e.line("setp.eq.u64 %%hg_p, %%hg_flag, 0;")

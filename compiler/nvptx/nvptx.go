@@ -50,7 +50,7 @@ func ThreadsName(kernel string) string { return kernel + "__threads" }
 // kernels that resume it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
-func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool) (string, error) {
+func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
 	var starts []start
 	name := plan.Func.Name
 	starts = append(starts, start{name: name}, start{name: ResumeName(name, 0), listed: true})
@@ -68,7 +68,7 @@ func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool) (string, e
 	pointers := passes.FindPointers(m, plan.Func)
 	for _, s := range starts {
 		e := newEmitter(plan, declared, s)
-		e.pointers = pointers
+		e.pointers, e.checks = pointers, checks
 		if err := e.kernel(); err != nil {
 			return "", fmt.Errorf("kernel %s: %w", s.name, err)
 		}
@@ -91,6 +91,7 @@ type emitter struct {
 	plan     *pause.Plan
 	pointers *passes.Pointers
 	start    start
+	checks   Checks
 	// vars are what the kernel declares, names what they and the parameters are
 	// called.
 	vars   []*ir.Var

@@ -4,320 +4,101 @@
 package nvptx_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
+	"flag"
+	"os"
 	"testing"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/interp"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
-
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
-// program is a file of the corpus, and what the back end made of it.
-type program struct {
-	module *ir.Module // prepared
-	plans  map[string]*pause.Plan
-	text   string
-	anew   *ir.Module // text, through the front end again
-}
+// What our PTX computes, uninterrupted and paused, package corpus/harness tests
+// with every kernel of the corpus.
 
-func compile(t *testing.T, file string) *program {
-	t.Helper()
-	text, err := corpus.PTX(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compileText(t, text)
-}
+var update = flag.Bool("update", false, "write what comes out into testdata")
 
-func compileText(t *testing.T, text string) *program {
+func prepare(t *testing.T, text string) (*ptx.Module, *ir.Module, []*pause.Plan) {
 	t.Helper()
 	src, err := ptx.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{plans: map[string]*pause.Plan{}}
-	if p.module, err = lower.Lower(src); err != nil {
+	m, err := lower.Lower(src)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := passes.Prepare(p.module); err != nil {
+	if err := passes.Prepare(m); err != nil {
 		t.Fatal(err)
 	}
 	var plans []*pause.Plan
-	for _, f := range p.module.Funcs {
-		if f.Kernel && len(f.Blocks) > 0 {
-			plan := pause.New(p.module, f)
-			p.plans[f.Name] = plan
-			plans = append(plans, plan)
+	for _, f := range m.Funcs {
+		if f.Kernel {
+			plans = append(plans, pause.New(m, f))
 		}
 	}
-	if p.text, err = nvptx.Module(src, p.module, plans); err != nil {
-		t.Fatal(err)
-	}
-	again, err := ptx.Parse(p.text)
-	if err != nil {
-		t.Fatalf("our PTX: %v\n%s", err, p.text)
-	}
-	if p.anew, err = lower.Lower(again); err != nil {
-		t.Fatalf("our PTX: %v\n%s", err, p.text)
-	}
-	return p
+	return src, m, plans
 }
 
-// Where things are in the tests' memory.
-const (
-	varsAt    = 0x2000_0000_0000
-	buffersAt = 0x2000_1000_0000
-	launchAt  = 0x2000_4000_0000
-	flagAt    = 0x2000_4000_1000
-	listAt    = 0x2000_4001_0000
-	stateAt   = 0x2000_5000_0000
-)
-
-// rounds is how often a launch is told to pause.
-const rounds = 60
-
-// seeds is how many times each case is paused in other places.
-const seeds = 8
-
-// machine runs one case.
-type machine struct {
-	*program
-	c      *corpus.Case
-	memory interp.Memory
-	vars   map[*ir.Var]uint64 // of anew
-	old    map[*ir.Var]uint64 // of module, at the same addresses
-	out    bytes.Buffer
-
-	flag   []byte
-	state  []byte
-	launch []byte
-	list   []byte
-	// looks is after how many looks at the flag it is set; negative: never.
-	looks int
-	stops int // how often a block was found paused
-}
-
-func newMachine(t *testing.T, p *program, c *corpus.Case) *machine {
-	t.Helper()
-	m := &machine{program: p, c: c, flag: make([]byte, 4), launch: make([]byte, 128), list: make([]byte, 1<<16), looks: -1}
-	var err error
-	if m.vars, err = m.memory.Load(p.anew, varsAt); err != nil {
-		t.Fatal(err)
-	}
-	m.old = map[*ir.Var]uint64{}
-	for _, v := range p.module.Vars {
-		for w, at := range m.vars {
-			if w.Name == v.Name {
-				m.old[v] = at
-			}
-		}
-	}
-	c.Place(buffersAt)
-	for _, b := range c.Buffers {
-		if b.Var {
-			for v, at := range m.vars {
-				if v.Name == b.Name {
-					b.Addr = at
-				}
-			}
-			copy(m.memory.At(b.Addr, len(b.Want)), b.Init)
-			continue
-		}
-		m.must(t, m.memory.Map(b.Addr, bytes.Clone(b.Init)))
-	}
-	m.must(t, m.memory.Map(launchAt, m.launch))
-	m.must(t, m.memory.Map(listAt, m.list))
-	m.must(t, m.memory.Watch(flagAt, m.flag, func() {
-		if m.looks == 0 {
-			m.flag[0] = 1
-		}
-		m.looks--
-	}))
-	return m
-}
-
-func (m *machine) must(t *testing.T, err error) {
-	t.Helper()
+// TestGolden: all that is printed for a loop with a barrier. Hints for caches are
+// as they were.
+func TestGolden(t *testing.T) {
+	in, err := os.ReadFile("testdata/barrier.in.ptx")
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// describe fills in the launch's description.
-func (m *machine) describe(l *corpus.Launch, state uint64) {
-	clear(m.launch)
-	le := binary.LittleEndian
-	le.PutUint64(m.launch[8:], state)
-	le.PutUint64(m.launch[16:], listAt)
-	le.PutUint64(m.launch[24:], flagAt)
-	for i := range 3 {
-		le.PutUint32(m.launch[48+4*i:], l.Grid[i])
-		le.PutUint32(m.launch[60+4*i:], l.Block[i])
+	src, m, plans := prepare(t, string(in))
+	got, err := nvptx.Module(src, m, plans, nvptx.Checks{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	le.PutUint32(m.launch[72:], l.Shared)
-}
-
-func (m *machine) run(kernel string, grid [3]uint32, l *corpus.Launch) error {
-	f := m.anew.Func(kernel)
-	if f == nil {
-		return fmt.Errorf("there is no kernel %s", kernel)
+	const file = "testdata/barrier.out.ptx"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	params := l.Params()
-	if last := f.Params[len(f.Params)-1]; last.Name == nvptx.LaunchParam {
-		params = append(params, make([]byte, int(last.Offset)+8-len(params))...)
-		binary.LittleEndian.PutUint64(params[last.Offset:], launchAt)
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return interp.Run(context.Background(), &interp.Launch{
-		Module: m.anew, Kernel: f, Grid: grid, Block: l.Block, DynamicShared: l.Shared,
-		Params: params, Vars: m.vars, Memory: &m.memory, Out: &m.out, MaxSteps: 200_000_000,
-	})
-}
-
-func (m *machine) check(t *testing.T) {
-	t.Helper()
-	err := m.c.Check(func(b *corpus.Buffer) ([]byte, error) { return m.memory.At(b.Addr, len(b.Want)), nil })
-	if err := errors.Join(err, m.c.CheckOutput(m.out.String())); err != nil {
-		t.Error(err)
+	if got != string(want) {
+		t.Errorf("%s is not what comes out:\n%s", file, got)
 	}
 }
 
-func eachCase(t *testing.T, run func(t *testing.T, p *program, c *corpus.Case)) {
-	programs := map[string]*program{}
-	for _, c := range corpus.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			p := programs[c.File]
-			if p == nil {
-				p = compile(t, c.File)
-				programs[c.File] = p
+// kernel is a loop with a barrier, with something in it.
+func kernel(declares, body string) string {
+	return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n)\n{\n" +
+		".reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<6>;\n" + declares +
+		"ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n];\n" + body +
+		"again: bar.sync 0; st.u32 [%d1], %r0; st.u32 [%d0], %r0; st.u32 [%d0+4], %r1; sub.u32 %r0, %r0, 1; setp.ne.u32 %p, %r0, 0; @%p bra again;\nret;\n}\n"
+}
+
+// TestPausable: what another device's addresses forbid.
+func TestPausable(t *testing.T) {
+	const shared = ".shared .align 8 .b8 s[64];\n"
+	for name, c := range map[string]struct {
+		declares, body string
+		pausable       bool
+	}{
+		"a pointer to shared memory in a register": {shared, "mov.u64 %d2, s; cvta.shared.u64 %d1, %d2;\n", true},
+		"a pointer to shared memory in memory":     {shared, "mov.u64 %d2, s; cvta.shared.u64 %d1, %d2; st.u64 [%d0], %d1;\n", false},
+		"a pointer to a parameter":                 {"", "mov.u64 %d2, p; cvta.param.u64 %d1, %d2;\n", false},
+		"a wmma fragment":                          {".reg .b32 %f<8>;\n", "mov.u64 %d1, %d0; wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%d0], 16; mov.b32 %r1, %f0;\n", false},
+		"none":                                     {"", "mov.u64 %d1, %d0;\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, m, plans := prepare(t, kernel(c.declares, c.body))
+			if len(plans[0].Points) == 0 {
+				t.Fatalf("%v: %s", plans[0].Class, plans[0].Reason)
 			}
-			run(t, p, c)
+			if err := nvptx.Pausable(m, plans[0]); (err == nil) != c.pausable {
+				t.Error(err)
+			}
 		})
-	}
-}
-
-// TestCorpus: our PTX, nobody pausing, computes what the program's does.
-func TestCorpus(t *testing.T) {
-	eachCase(t, func(t *testing.T, p *program, c *corpus.Case) {
-		m := newMachine(t, p, c)
-		for i := range c.Launches {
-			l := &c.Launches[i]
-			m.describe(l, 0)
-			m.must(t, m.run(l.Kernel, l.Grid, l))
-		}
-		m.check(t)
-	})
-}
-
-// TestPause: stopped again and again, resumed by our PTX or by the interpreter's
-// own way, and then the same.
-func TestPause(t *testing.T) {
-	stops := 0
-	eachCase(t, func(t *testing.T, p *program, c *corpus.Case) {
-		if !slices.ContainsFunc(c.Launches, func(l corpus.Launch) bool { return nvptx.Pausable(p.module, p.plans[l.Kernel]) == nil }) {
-			t.Skip("no kernel of it can be paused")
-		}
-		for seed := range uint64(seeds) {
-			c := corpus.Get(c.Name)
-			r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // the same each time
-			m := newMachine(t, p, c)
-			for i := range c.Launches {
-				l := &c.Launches[i]
-				plan := p.plans[l.Kernel]
-				if nvptx.Pausable(p.module, plan) != nil {
-					m.must(t, m.run(l.Kernel, l.Grid, l))
-					continue
-				}
-				m.pausing(t, r, l, plan)
-			}
-			m.check(t)
-			stops += m.stops
-			if t.Failed() {
-				t.Fatalf("seed %d, %d blocks were paused", seed, m.stops)
-			}
-		}
-	})
-	if stops < 1000 {
-		t.Errorf("only %d times a block was paused", stops)
-	}
-	t.Logf("%d times a block was paused", stops)
-}
-
-// pausing runs a launch with pauses.
-func (m *machine) pausing(t *testing.T, r *rand.Rand, l *corpus.Launch, plan *pause.Plan) {
-	t.Helper()
-	blocks := int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
-	threads := int64(l.Block[0]) * int64(l.Block[1]) * int64(l.Block[2])
-	state := make([]byte, plan.StateBytes(blocks, threads, int64(l.Shared)))
-	m.must(t, m.memory.Map(stateAt, state))
-	defer func() { m.must(t, m.memory.Unmap(stateAt)) }()
-	m.describe(l, stateAt)
-	for round := 0; ; round++ {
-		byStatus := map[uint32][]uint32{}
-		for b := range uint32(blocks) {
-			if s := binary.LittleEndian.Uint32(state[4*b:]); s != pause.Done {
-				byStatus[s] = append(byStatus[s], b)
-			}
-		}
-		if len(byStatus) == 0 {
-			return
-		}
-		m.flag[0], m.looks = 0, -1
-		if round < rounds {
-			m.looks = r.IntN(5)
-		}
-		for s, blocks := range byStatus {
-			if s != pause.NotStarted {
-				m.stops += len(blocks)
-			}
-		}
-		if round%3 == 2 && m.c.Output == nil { // the other way
-			old := &interp.Launch{
-				Module: m.module, Kernel: plan.Func, Grid: l.Grid, Block: l.Block, DynamicShared: l.Shared,
-				Params: l.Params(), Vars: m.old, Memory: &m.memory, Plan: plan, State: state, MaxSteps: 200_000_000,
-				Pause: func(uint32, int) bool { return round < rounds && r.IntN(20) == 0 },
-			}
-			m.must(t, interp.Run(context.Background(), old))
-			continue
-		}
-		var statuses []uint32
-		for s := range byStatus {
-			statuses = append(statuses, s)
-		}
-		slices.Sort(statuses)
-		for _, s := range statuses {
-			kernel := nvptx.ResumeName(l.Kernel, int(s))
-			if s == pause.ThreadPoints {
-				kernel = nvptx.ThreadsName(l.Kernel)
-			}
-			if round == 0 {
-				m.must(t, m.run(l.Kernel, l.Grid, l))
-				break
-			}
-			for i, b := range byStatus[s] {
-				binary.LittleEndian.PutUint32(m.list[4*i:], b)
-			}
-			m.must(t, m.run(kernel, [3]uint32{uint32(len(byStatus[s])), 1, 1}, l))
-		}
-	}
-}
-
-// TestDeterministic: the same text each time.
-func TestDeterministic(t *testing.T) {
-	a, b := compile(t, "matmul_tiled"), compile(t, "matmul_tiled")
-	if a.text != b.text || !strings.Contains(a.text, "bar.red.popc") {
-		t.Errorf("%s\n\n%s", a.text, b.text)
 	}
 }

@@ -101,6 +101,16 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
+// TestNVPTX: so does the PTX that can be paused, if nobody does.
+func TestNVPTX(t *testing.T) {
+	for _, c := range corpus.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			runAll(t, prepared(t, c), &NVPTX{})
+		})
+	}
+}
+
 // devices hands out OpenCL devices, so many at a time.
 type devices chan *OpenCL
 
@@ -191,7 +201,7 @@ func TestPause(t *testing.T) {
 			o, paused := pocl.take(t), map[string]bool{}
 			for seed := range uint64(2) {
 				p := prepared(t, corpus.Get(c.Name))
-				moved(t, p, rand.New(rand.NewPCG(seed, 7)), paused, Interpreter{First: seed == 0}, o)
+				moved(t, p, rand.New(rand.NewPCG(seed, 7)), paused, Interpreter{First: seed == 0}, o, &NVPTX{})
 				if seed == 0 {
 					continue
 				}
