@@ -175,12 +175,11 @@ func (e *emitter) declare() {
 		e.line(".reg .%s %s;", r.Type, regName(e.fn, ir.Reg(i)))
 	}
 	for _, v := range e.vars {
-		switch {
-		case v.Size == 0:
+		if v.Size == 0 {
 			e.line(".extern .shared .align %d .b8 %s[];", max(v.Align, 1), e.names[v])
-		default:
-			e.line(".%s .align %d .b8 %s[%d];", v.Space, max(v.Align, 1), e.names[v], v.Size)
+			continue
 		}
+		e.line(".%s .align %d .b8 %s[%d];", v.Space, max(v.Align, 1), e.names[v], v.Size)
 	}
 	e.line(".reg .b64 %%hg, %%hg_flag, %%hg_area, %%hg_status, %%hg_values, %%hg_local, %%hg_a, %%hg_b, %%hg_t;")
 	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_count, %%hg_interval, %%hg_most, %%hg_bias, %%hg_votes, %%hg_clock, %%hg_i, %%hg_v;")
