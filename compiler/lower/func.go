@@ -446,9 +446,9 @@ func (f *function) instr(in *ptx.Instr) {
 		f.fail(in.Pos, "%s can't have the modifier .%s", clip(in.Opcode()), clip(word))
 		return
 	}
-	// What is one instruction is kept as PTX has it.
-	if block != nil && block == f.block && len(block.Instrs) == first+1 {
-		made := block.Instrs[first]
-		made.Text = f.text(in, made)
+	// The instruction itself is the last one; those before it made its operands.
+	if block != nil && block == f.block && len(block.Instrs) > first {
+		made := block.Instrs[first:]
+		made[len(made)-1].Text = f.text(in, made)
 	}
 }

@@ -104,9 +104,20 @@ func (f *function) cvt() {
 	var m ir.Mods
 	m.Round, _ = pick(&f.mods, rounds)
 	m.FTZ, m.Relu = f.mods.flag("ftz"), f.mods.flag("relu")
-	m.Sat = f.mods.flag("sat") || f.mods.flag("satfinite")
+	sat, finite := f.mods.flag("sat"), f.mods.flag("satfinite")
+	m.Sat = sat || finite
 	t := f.typeFor(ir.Cvt)
 	t2 := f.typ()
+	// Mods.Sat means the one for some types, and the other for the rest.
+	packed := t == ir.F16x2 || t == ir.BF16x2 || t == ir.E4M3x2 || t == ir.E5M2x2
+	half := t == ir.F16 || t == ir.BF16
+	if sat && (packed || t == ir.TF32) || finite && !packed && t != ir.TF32 && (!half || t2 != ir.F32) {
+		f.fail(f.in.Pos, "%s is not possible", clip(f.in.Opcode()))
+	}
+	if finite && half {
+		f.cvtFinite(m, t)
+		return
+	}
 	if f.err == nil && (!ir.Cvt.Takes(t2) || bits(t) || bits(t2)) {
 		f.fail(f.in.Pos, "%s is not possible", clip(f.in.Opcode()))
 	}
@@ -152,6 +163,17 @@ func (f *function) checkRound(m ir.Mods, t, t2 ir.Type) {
 	if wrong != "" {
 		f.fail(f.in.Pos, "%s: %s", clip(f.in.Opcode()), wrong)
 	}
+}
+
+// cvtFinite makes a number of half the size, which is not infinite: it is one of
+// a pair, where Sat means that.
+func (f *function) cvtFinite(m ir.Mods, t ir.Type) {
+	pair := map[ir.Type]ir.Type{ir.F16: ir.F16x2, ir.BF16: ir.BF16x2}[t]
+	f.checkRound(m, pair, ir.F32)
+	a := f.args(2, 2)
+	both := f.temp(ir.B32)
+	f.emit(&ir.Instr{Op: ir.Cvt, Type: pair, Type2: ir.F32, Mods: m, Dst: []ir.Reg{both}, Args: []ir.Operand{ir.Imm(0), f.src(&a[1], ir.F32)}})
+	f.emit(&ir.Instr{Op: ir.Unpack, Type: ir.B32, Dst: []ir.Reg{f.dst(&a[0], t), ir.NoReg}, Args: []ir.Operand{ir.R(both)}})
 }
 
 func (f *function) cvtPack() {

@@ -12,10 +12,19 @@ import (
 )
 
 // text returns the instruction as PTX has it, with a mark in the place of each
-// register, variable and special register (ir.Instr.Text): an instruction that
-// was made of it has them in the same order, results first. "" where it hasn't.
-func (f *function) text(in *ptx.Instr, made *ir.Instr) string {
-	w := marker{f: f, made: made, ok: true}
+// register, variable and special register (ir.Instr.Text): the last one that was
+// made of it has them in the same order, results first. Those before it may have
+// made operands of it: addresses of 64 bits. "" where it isn't so.
+func (f *function) text(in *ptx.Instr, all []*ir.Instr) string {
+	made := all[len(all)-1]
+	w := marker{f: f, made: made, ok: true, from: map[ir.Reg]ir.Reg{}}
+	for _, before := range all[:len(all)-1] {
+		address := before.Op == ir.Cvt && before.Type == ir.U64 && before.Type2 == ir.U32 || before.Op == ir.Add && !before.Type.Float()
+		if !address || before.Args[0].Kind != ir.RegOperand || before.Guard != ir.NoReg {
+			return ""
+		}
+		w.from[before.Dst[0]] = w.root(before.Args[0].Reg)
+	}
 	w.out.WriteString(in.Opcode())
 	for i := range in.Args {
 		w.out.WriteString([]string{" ", ", "}[min(i, 1)])
@@ -31,9 +40,19 @@ func (f *function) text(in *ptx.Instr, made *ir.Instr) string {
 type marker struct {
 	f        *function
 	made     *ir.Instr
-	dst, arg int // the next ones
-	ok       bool
-	out      strings.Builder
+	// from are registers that hold what another one does, as an address.
+	from      map[ir.Reg]ir.Reg
+	dst, arg  int // the next ones
+	addresses int
+	ok        bool
+	out       strings.Builder
+}
+
+func (w *marker) root(r ir.Reg) ir.Reg {
+	if root, ok := w.from[r]; ok {
+		return root
+	}
+	return r
 }
 
 func (w *marker) list(elems []ptx.Operand) {
@@ -71,7 +90,7 @@ func (w *marker) operand(o *ptx.Operand) {
 			w.out.WriteString(o.Num.String())
 		} else {
 			w.name(o)
-			w.out.WriteString("+" + strconv.FormatInt(int64(o.Num.Bits), 10))
+			w.out.WriteString("+" + strconv.FormatInt(w.offset(o), 10))
 		}
 		w.out.WriteByte(']')
 	case ptx.Num:
@@ -84,6 +103,20 @@ func (w *marker) operand(o *ptx.Operand) {
 		w.ok = w.ok && !o.Neg
 		w.name(o)
 	}
+}
+
+// offset is what is added to the address that has just been written: what the
+// instruction adds to its own, what PTX says for another one, nothing where that
+// is in the register already.
+func (w *marker) offset(o *ptx.Operand) int64 {
+	w.addresses++
+	if w.addresses == 1 {
+		return w.made.Offset
+	}
+	if a := w.made.Args[w.arg-1]; a.Kind == ir.RegOperand && w.root(a.Reg) != a.Reg {
+		return 0
+	}
+	return int64(o.Num.Bits)
 }
 
 // name writes the mark of the operand that o has become.
@@ -126,7 +159,7 @@ func (w *marker) register(r ir.Reg) {
 	for w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.ImmOperand {
 		w.arg++
 	}
-	if w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.RegOperand && w.made.Args[w.arg].Reg == r {
+	if w.arg < len(w.made.Args) && w.made.Args[w.arg].Kind == ir.RegOperand && w.root(w.made.Args[w.arg].Reg) == r {
 		w.mark('a', &w.arg)
 		return
 	}

@@ -27,6 +27,9 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if len(plan.Points) == 0 {
 		return fmt.Errorf("it is %s: %s", plan.Class, plan.Reason)
 	}
+	if err := newEmitter(plan, nil, start{}).printable(); err != nil {
+		return err
+	}
 	pointers := passes.FindPointers(m, plan.Func)
 	if pointers.Escapes {
 		return errors.New("generic addresses of shared or local memory lie in memory")

@@ -28,7 +28,8 @@ func regName(f *ir.Func, r ir.Reg) string {
 // and different from one another and from what the module declares.
 func varNames(f *ir.Func, vars []*ir.Var, declared map[string]bool) map[*ir.Var]string {
 	names := map[*ir.Var]string{}
-	taken := maps.Clone(declared)
+	taken := map[string]bool{}
+	maps.Copy(taken, declared)
 	add := func(v *ir.Var) {
 		base := strings.Map(func(r rune) rune {
 			if r == '_' || r == '$' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -89,11 +90,48 @@ func (e *emitter) instr(b *ir.Block, in *ir.Instr) error {
 	if in.Op.Terminator() {
 		return e.terminator(b, in)
 	}
+	if in.Op == ir.Printf {
+		e.printf(in)
+		return nil
+	}
 	text, err := e.text(in)
 	if err != nil {
 		return err
 	}
 	e.line("%s%s;", e.guard(in), text)
+	return nil
+}
+
+// printf calls vprintf, which the module declares.
+func (e *emitter) printf(in *ir.Instr) {
+	after := e.label()
+	if guard := e.guard(in); guard != "" {
+		e.line("%sbra %s;", invert(guard), after)
+	}
+	e.line("{")
+	e.line(".param .b64 hg_format; .param .b64 hg_values; .param .b32 hg_printed;")
+	e.line("st.param.b64 [hg_format], %s;", e.operand(in.Args[0]))
+	e.line("st.param.b64 [hg_values], %s;", e.operand(in.Args[1]))
+	e.line("call.uni (hg_printed), vprintf, (hg_format, hg_values);")
+	if in.Dst[0] != ir.NoReg {
+		e.line("ld.param.b32 %s, [hg_printed];", regName(e.fn, in.Dst[0]))
+	}
+	e.line("}")
+	e.place(after)
+}
+
+// printable tells of the first instruction that can't be printed.
+func (e *emitter) printable() error {
+	for _, b := range e.fn.Blocks {
+		for _, in := range b.Instrs {
+			if in.Op.Terminator() || in.Op == ir.Printf {
+				continue
+			}
+			if _, err := e.text(in); err != nil {
+				return fmt.Errorf("line %d: %w", in.Pos.Line, err)
+			}
+		}
+	}
 	return nil
 }
 
@@ -253,6 +291,8 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 			break
 		}
 		return plain(fmt.Sprintf("cvt.%s.%s", in.Type, in.Type2)), nil
+	case ir.Activemask:
+		return plain("activemask.b32"), nil
 	case ir.Cvta:
 		return plain("cvta" + space + ".u64"), nil
 	case ir.CvtaTo:
@@ -278,8 +318,6 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 			break
 		}
 		return plain("setp." + cmps[in.Mods.Cmp] + "." + in.Type.String()), nil
-	case ir.Fence, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait:
-		// Only the program's own have an effect.
 	}
-	return "", fmt.Errorf("BUG: no PTX for %s of a pass", in.Op)
+	return "", fmt.Errorf("%s is in a form that is not printed as PTX again", in.Op)
 }
