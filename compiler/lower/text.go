@@ -38,8 +38,8 @@ func (f *function) text(in *ptx.Instr, all []*ir.Instr) string {
 
 // marker writes operands with marks.
 type marker struct {
-	f        *function
-	made     *ir.Instr
+	f    *function
+	made *ir.Instr
 	// from are registers that hold what another one does, as an address.
 	from      map[ir.Reg]ir.Reg
 	dst, arg  int // the next ones
