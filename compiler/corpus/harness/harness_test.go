@@ -172,7 +172,6 @@ func (d devices) take(t *testing.T) *OpenCL {
 
 // notOnPoCL are the cases that fail on PoCL, with the reason. None should.
 var notOnPoCL = map[string]string{
-	"print":     "nothing is printed here, though the same printf is right in the tests of compiler/opencl; not understood yet",
 	"recursion": "the kernel does not end on PoCL, or crashes it; its explicit stack is right in the interpreter",
 }
 

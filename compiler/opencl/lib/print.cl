@@ -5,8 +5,12 @@
 // printed a piece at a time with OpenCL's printf, whose own formats must be
 // constants. Pieces of different threads may mix on devices that do not keep what
 // a thread prints together.
+//
+// What calls printf is always inlined: PoCL (3.1) gives such functions its buffer as
+// further arguments, and forgets the calling convention (LLVM's fastcc, as they are
+// static) at their calls, which LLVM then takes for unreachable.
 
-static void hg_print_text(ulong a, __local uchar *s, __private uchar *l, ulong p, uint width, bool left)
+static __attribute__((always_inline)) void hg_print_text(ulong a, __local uchar *s, __private uchar *l, ulong p, uint width, bool left)
 {
 	uint n = 0;
 
@@ -22,7 +26,7 @@ static void hg_print_text(ulong a, __local uchar *s, __private uchar *l, ulong p
 
 // A number with C's flags, width and precision, to text: OpenCL's printf takes
 // neither from a variable.
-static void hg_print_padded(__private const uchar *text, uint n, uint width, bool left, bool zeroes)
+static __attribute__((always_inline)) void hg_print_padded(__private const uchar *text, uint n, uint width, bool left, bool zeroes)
 {
 	uint sign = n > 0 && (text[0] == '-' || text[0] == '+' || text[0] == ' ') && zeroes ? 1 : 0;
 
@@ -74,7 +78,7 @@ static uint hg_fixed(__private uchar *text, uint n, double x, uint precision)
 }
 #endif
 
-static int hg_printf(ulong f, ulong a, __local uchar *s, __private uchar *l, ulong p)
+static __attribute__((always_inline)) int hg_printf(ulong f, ulong a, __local uchar *s, __private uchar *l, ulong p)
 {
 	int count = 0;
 

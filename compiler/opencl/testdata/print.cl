@@ -8,6 +8,7 @@ __kernel void k_print(__global const struct hg_launch *hg, __local uchar *hg_sha
 	uint hg_ph = 0;
 	__local uint *hg_pf = (__local uint *)(hg_shared + (0u + ((hg->shared + 15) & ~15u)));
 	uchar hg_local[112] __attribute__((aligned(16)));
+	bool r6 = 0;
 	uint r4 = 0, r5 = 0;
 	ulong r0 = 0, r1 = 0, r2 = 0, r3 = 0;
 
@@ -55,7 +56,7 @@ B0:;
 		ulong a = 32UL;
 		*(__private hg_b64 *)(hg_local + (uint)(a)) = 0x400921fb54442d18UL;
 	}
-	r3 = hg_vars[1];
+	r3 = hg_vars[2];
 	{
 		ulong a = 40UL;
 		*(__private hg_b64 *)(hg_local + (uint)(a)) = r3;
@@ -93,6 +94,18 @@ B0:;
 		ulong a = r2;
 		*(__global hg_b32 *)(a) = r5;
 	}
+	r6 = r4 > 3u;
+	if (!r6) goto B2;
+B1:;
+	r1 = hg_vars[1];
+	r1 = r1;
+	r2 = 0UL;
+	r2 = r2 | 0x2000000000000000UL;
+	{
+		int v = hg_printf(r1, r2, hg_shared, hg_local, hg_params);
+		r5 = as_uint(v);
+	}
+B2:;
 	goto hg_end;
 hg_end:;
 	if (hg_t == 0) {
