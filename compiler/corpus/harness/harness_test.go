@@ -170,19 +170,11 @@ func (d devices) take(t *testing.T) *OpenCL {
 	return o
 }
 
-// notOnPoCL are the cases that fail on PoCL, with the reason. None should.
-var notOnPoCL = map[string]string{
-	"recursion": "the kernel does not end on PoCL, or crashes it; its explicit stack is right in the interpreter",
-}
-
 // TestPoCL: OpenCL C on the CPU does what plain Go does.
 func TestPoCL(t *testing.T) {
 	for _, c := range corpus.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			if why := notOnPoCL[c.Name]; why != "" {
-				t.Skip(why)
-			}
 			runAll(t, prepared(t, c), pocl.take(t))
 		})
 	}
@@ -194,9 +186,6 @@ func TestPause(t *testing.T) {
 	for _, c := range corpus.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			if why := notOnPoCL[c.Name]; why != "" {
-				t.Skip(why)
-			}
 			o, paused := pocl.take(t), map[string]bool{}
 			for seed := range uint64(2) {
 				p := prepared(t, corpus.Get(c.Name))
