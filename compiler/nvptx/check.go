@@ -20,6 +20,9 @@ type Checks struct {
 	// Rounds is in how many rounds of a loop without barriers a thread looks once,
 	// a power of two; 256.
 	Rounds int
+	// Pad is how many bytes lie before a kernel's shared and local memory, for
+	// tests: a device has them anywhere.
+	Pad int
 }
 
 func (c Checks) orDefault() Checks {
@@ -85,12 +88,20 @@ func (e *emitter) prologue() {
 	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_v;")
 	e.line("add.u32 %%hg_v, %%hg_v, 1;") // 2 readers, or 1
 	e.line("setp.lt.u32 %%hg_reads, %%hg_i, %%hg_v;")
-	e.line("setp.ne.u64 %%hg_p, %%hg_flag, 0;")
-	e.line("and.pred %%hg_reads, %%hg_reads, %%hg_p;")
 	e.line("mov.u32 %%hg_interval, 1;")
 	e.line("mov.u32 %%hg_count, 1;")
 	e.line("mov.u32 %%hg_clock, %%clock;")
 	e.line("mov.pred %%hg_saved, 0;")
+	if dynamic := e.dynamic(); dynamic != "" && e.plan.SharedBytes > 0 {
+		// States have it behind the static memory. Where it isn't, nobody pauses.
+		e.line("mov.u64 %%hg_a, %s;", dynamic)
+		e.line("mov.u64 %%hg_b, %s;", sharedArray)
+		e.line("sub.u64 %%hg_a, %%hg_a, %%hg_b;")
+		e.line("setp.ne.u64 %%hg_p, %%hg_a, %d;", e.plan.SharedBytes)
+		e.line("@%%hg_p mov.u64 %%hg_flag, 0;")
+	}
+	e.line("setp.ne.u64 %%hg_p, %%hg_flag, 0;")
+	e.line("and.pred %%hg_reads, %%hg_reads, %%hg_p;")
 }
 
 // askOnce makes %hg_p, the same in all threads, whether to leave at the entry.
@@ -124,7 +135,11 @@ func (e *emitter) checkBarrier(in *ir.Instr, point int) error {
 	e.line("mov.u32 %%hg_clock, %%hg_i;")
 	e.line("setp.gt.and.u32 %%hg_slow, %%hg_v, %d, %%hg_first;", slowClocks)
 	e.line("or.pred %%hg_q, %%hg_q, %%hg_slow;")
-	e.line("bar.red.popc.u32 %%hg_votes, %s, %%hg_q;", e.operand(in.Args[0]))
+	reduce := "bar.red.popc.u32"
+	if !in.Mods.Aligned { // a warp's threads may come to it one by one
+		reduce = "barrier.red.popc.u32"
+	}
+	e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(in.Args[0]))
 	e.line("setp.gt.u32 %%hg_p, %%hg_votes, %%hg_bias;")
 	e.line("@%%hg_p bra.uni %s;", saveLabel(point))
 	e.line("setp.eq.u32 %%hg_slow, %%hg_votes, 1;")

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
@@ -18,11 +18,11 @@ import (
 // Pausable tells why a kernel that has a plan can't be paused on NVIDIA's devices
 // although others could: nil if it can.
 //
-// A generic address of shared or local memory is another number there than in
-// the state, which is the same everywhere. Those in registers are exchanged; what
-// lies in memory nobody can tell from a number, and the address of a parameter
-// is of this launch alone. Nor is it documented which thread of a warp has which
-// elements of a wmma fragment; of those of mma it is.
+// A device has shared and local memory at other numbers than the state, which is
+// the same everywhere. Addresses in registers are exchanged where their base is
+// known; what lies in memory nobody can tell from a number. Addresses of global
+// variables, parameters and functions are a device's own. Which thread of a warp
+// has which elements of a wmma fragment is not documented; of those of mma it is.
 func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if len(plan.Points) == 0 {
 		return fmt.Errorf("it is %s: %s", plan.Class, plan.Reason)
@@ -30,45 +30,33 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if err := newEmitter(plan, nil, start{}).printable(); err != nil {
 		return err
 	}
-	pointers := passes.FindPointers(m, plan.Func)
-	if pointers.Escapes {
-		return errors.New("generic addresses of shared or local memory lie in memory")
+	if plan.Class == pause.BackEdgePausable && before(m.Target, 70) {
+		return fmt.Errorf("threads of a warp can't meet at a barrier one by one before sm_70, and this is %s", m.Target)
 	}
-	fragments := fragments(plan.Func)
+	for _, v := range plan.Shared.Vars {
+		if v.Size == 0 && v.Align > 16 {
+			return fmt.Errorf("%s is aligned to %d bytes, and states align to 16", v.Name, v.Align)
+		}
+	}
+	bases := findBases(plan.Func)
+	if bases.stored {
+		return errors.New("addresses of shared or local memory, of variables or functions lie in memory")
+	}
 	for _, point := range plan.Points {
 		for _, v := range point.Values {
-			if fragments[v.Reg] {
-				return fmt.Errorf("%s holds a part of a wmma fragment at a pause point", plan.Func.Regs[v.Reg].Name)
-			}
-			if pointers.Made(v.Reg).Has(passes.Spaces(ir.Param)) {
-				return fmt.Errorf("%s holds the address of a parameter", plan.Func.Regs[v.Reg].Name)
+			if what := bases.unsaved(v.Reg); what != "" {
+				return fmt.Errorf("%s holds %s at the point in line %d", plan.Func.Regs[v.Reg].Name, what, point.Pos().Line)
 			}
 		}
 	}
 	return nil
 }
 
-// fragments are the registers that can hold elements of wmma fragments, or what
-// was computed of them one by one.
-func fragments(f *ir.Func) map[ir.Reg]bool {
-	found := map[ir.Reg]bool{}
-	for changed := true; changed; {
-		changed = false
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				from := in.Op == ir.WmmaLoad || in.Op == ir.WmmaMma
-				if in.Op != ir.Ld && in.Op != ir.Atom {
-					passes.EachUse(in, func(r ir.Reg) { from = from || found[r] })
-				}
-				for _, r := range in.Dst {
-					if from && r != ir.NoReg && !found[r] {
-						found[r], changed = true, true
-					}
-				}
-			}
-		}
-	}
-	return found
+// before tells of targets, "sm_61", below an architecture.
+func before(target string, arch int) bool {
+	digits := strings.TrimRight(strings.TrimPrefix(target, "sm_"), "abcdefghijklmnopqrstuvwxyz")
+	n, err := strconv.Atoi(digits)
+	return err == nil && n < arch
 }
 
 // Module returns the text of a module: as it is, but for its pausable kernels,
@@ -103,7 +91,7 @@ func Module(src *ptx.Module, m *ir.Module, plans []*pause.Plan, checks Checks) (
 	var text strings.Builder
 	text.WriteString(rest.String())
 	for _, p := range anew {
-		k, err := kernel(m, p, declared, checks.orDefault())
+		k, err := kernel(p, declared, checks.orDefault())
 		if err != nil {
 			return "", fmt.Errorf("PTX of %s: %w", p.Func.Name, err)
 		}

@@ -20,7 +20,6 @@ import (
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
@@ -50,7 +49,7 @@ func ThreadsName(kernel string) string { return kernel + "__threads" }
 // kernels that resume it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
-func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
+func kernel(plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
 	var starts []start
 	name := plan.Func.Name
 	starts = append(starts, start{name: name}, start{name: ResumeName(name, 0), listed: true})
@@ -65,10 +64,10 @@ func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Che
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
 	var text strings.Builder
-	pointers := passes.FindPointers(m, plan.Func)
+	bases := findBases(plan.Func)
 	for _, s := range starts {
 		e := newEmitter(plan, declared, s)
-		e.pointers, e.checks = pointers, checks
+		e.bases, e.checks = bases, checks
 		if err := e.kernel(); err != nil {
 			return "", fmt.Errorf("kernel %s: %w", s.name, err)
 		}
@@ -87,13 +86,14 @@ type start struct {
 
 // emitter prints one kernel.
 type emitter struct {
-	fn       *ir.Func
-	plan     *pause.Plan
-	pointers *passes.Pointers
-	start    start
-	checks   Checks
-	// vars are what the kernel declares, names what they and the parameters are
-	// called.
+	fn     *ir.Func
+	plan   *pause.Plan
+	bases  *bases
+	start  start
+	checks Checks
+	// vars are the dynamic shared arrays that the kernel declares, names what they
+	// and the parameters are called. All other shared and local variables are parts
+	// of one array each, at the places where states have them.
 	vars   []*ir.Var
 	names  map[*ir.Var]string
 	out    strings.Builder
@@ -101,9 +101,14 @@ type emitter struct {
 }
 
 func newEmitter(plan *pause.Plan, declared map[string]bool, s start) *emitter {
-	e := &emitter{fn: plan.Func, plan: plan, start: s, vars: slices.Clone(plan.Func.Vars)}
+	e := &emitter{fn: plan.Func, plan: plan, start: s}
+	for _, v := range plan.Func.Vars {
+		if v.Size == 0 {
+			e.vars = append(e.vars, v)
+		}
+	}
 	for _, v := range plan.Shared.Vars {
-		if !declared[v.Name] && !slices.Contains(e.vars, v) {
+		if v.Size == 0 && !declared[v.Name] && !slices.Contains(e.vars, v) {
 			e.vars = append(e.vars, v)
 		}
 	}
@@ -175,16 +180,51 @@ func (e *emitter) declare() {
 		e.line(".reg .%s %s;", r.Type, regName(e.fn, ir.Reg(i)))
 	}
 	for _, v := range e.vars {
-		if v.Size == 0 {
-			e.line(".extern .shared .align %d .b8 %s[];", max(v.Align, 1), e.names[v])
-			continue
-		}
-		e.line(".%s .align %d .b8 %s[%d];", v.Space, max(v.Align, 1), e.names[v], v.Size)
+		e.line(".extern .shared .align %d .b8 %s[];", max(v.Align, 1), e.names[v])
 	}
+	e.array(ir.Shared, sharedArray, e.plan.SharedBytes)
+	e.array(ir.Local, localArray, e.plan.LocalBytes)
 	e.line(".reg .b64 %%hg, %%hg_flag, %%hg_area, %%hg_status, %%hg_values, %%hg_local, %%hg_a, %%hg_b, %%hg_t;")
 	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_count, %%hg_interval, %%hg_most, %%hg_bias, %%hg_votes, %%hg_clock, %%hg_i, %%hg_v;")
 	e.line(".reg .b32 %%hg_cx, %%hg_cy, %%hg_cz, %%hg_nx, %%hg_ny, %%hg_nz;")
 	e.line(".reg .pred %%hg_reads, %%hg_first, %%hg_p, %%hg_q, %%hg_slow, %%hg_saved;")
+}
+
+// The arrays that a kernel's static shared variables, and its local ones, are in.
+const (
+	sharedArray = "hg_shared"
+	localArray  = "hg_local_memory"
+)
+
+func (e *emitter) array(space ir.Space, name string, size int64) {
+	if e.checks.Pad > 0 {
+		e.line(".%s .align 16 .b8 %s_pad[%d];", space, name, e.checks.Pad)
+	}
+	if size > 0 {
+		e.line(".%s .align 16 .b8 %s[%d];", space, name, size)
+	}
+}
+
+// dynamic is how a dynamic shared array of the kernel is called: all of them
+// begin at the same place. "" without one.
+func (e *emitter) dynamic() string {
+	for _, v := range e.plan.Shared.Vars {
+		if v.Size == 0 {
+			return e.varName(v)
+		}
+	}
+	return ""
+}
+
+// beginning is what lies where a space's part of a state begins.
+func (e *emitter) beginning(space ir.Space) string {
+	switch {
+	case space == ir.Local:
+		return localArray
+	case e.plan.SharedBytes > 0:
+		return sharedArray
+	}
+	return e.dynamic()
 }
 
 func blockLabel(i int) string { return fmt.Sprintf("$hg_block%d", i) }

@@ -53,6 +53,23 @@ func varNames(f *ir.Func, vars []*ir.Var, declared map[string]bool) map[*ir.Var]
 	return names
 }
 
+// varAddress is a variable's address and what is added to it.
+func (e *emitter) varAddress(v *ir.Var, offset int64) string {
+	name := ""
+	switch at, static := e.plan.Shared.Offsets[v]; {
+	case static && v.Size > 0:
+		name, offset = sharedArray, offset+at
+	case v.Space == ir.Local:
+		name, offset = localArray, offset+e.plan.Local.Offsets[v]
+	default:
+		name = e.varName(v)
+	}
+	if offset == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s+%d", name, offset)
+}
+
 func (e *emitter) varName(v *ir.Var) string {
 	if name, own := e.names[v]; own {
 		return name
@@ -158,6 +175,11 @@ func (e *emitter) text(in *ir.Instr) (string, error) {
 		switch {
 		case which == 'd' && err == nil && n < len(in.Dst):
 			out.WriteString(regName(e.fn, in.Dst[n]))
+		case which == 'a' && err == nil && n < len(in.Args) && in.Args[n].Kind == ir.VarOperand:
+			// What the text adds to it comes into one number with its place.
+			more, end := addend(rest[digits:])
+			out.WriteString(e.varAddress(in.Args[n].Var, int64(in.Args[n].Imm)+more))
+			digits += end
 		case which == 'a' && err == nil && n < len(in.Args):
 			out.WriteString(e.operand(in.Args[n]))
 		default:
@@ -165,6 +187,22 @@ func (e *emitter) text(in *ir.Instr) (string, error) {
 		}
 		rest = rest[digits:]
 	}
+}
+
+// addend reads "+12" or "+-4" at the beginning of a text, and returns its length.
+func addend(s string) (value int64, length int) {
+	if !strings.HasPrefix(s, "+") {
+		return 0, 0
+	}
+	length = 1
+	for length < len(s) && (s[length] >= '0' && s[length] <= '9' || length == 1 && s[length] == '-') {
+		length++
+	}
+	value, err := strconv.ParseInt(s[1:length], 10, 64)
+	if err != nil {
+		return 0, 0
+	}
+	return value, length
 }
 
 func (e *emitter) operand(o ir.Operand) string {
@@ -175,10 +213,7 @@ func (e *emitter) operand(o ir.Operand) string {
 		}
 		return regName(e.fn, o.Reg)
 	case ir.VarOperand:
-		if o.Imm != 0 {
-			return fmt.Sprintf("%s+%d", e.varName(o.Var), int64(o.Imm))
-		}
-		return e.varName(o.Var)
+		return e.varAddress(o.Var, int64(o.Imm))
 	case ir.FuncOperand:
 		return o.Func.Name
 	case ir.SregOperand:
@@ -254,6 +289,15 @@ func invert(guard string) string {
 	return "@!" + guard[1:]
 }
 
+// bits is a type for which an immediate number is what its bits are. Integers keep
+// theirs, which says how they are widened.
+func bits(t ir.Type) ir.Type {
+	if t.Float() {
+		return t.Bits()
+	}
+	return t
+}
+
 // made prints an instruction that a pass made.
 func (e *emitter) made(in *ir.Instr) (string, error) {
 	args := make([]string, len(in.Args))
@@ -264,14 +308,28 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 	for i, d := range in.Dst {
 		dst[i] = regName(e.fn, d)
 	}
-	address := func() string { return fmt.Sprintf("[%s+%d]", args[0], in.Offset) }
+	address := func() string {
+		if in.Args[0].Kind == ir.VarOperand {
+			return "[" + e.varAddress(in.Args[0].Var, int64(in.Args[0].Imm)+in.Offset) + "]"
+		}
+		return fmt.Sprintf("[%s+%d]", args[0], in.Offset)
+	}
 	space := ""
 	if in.Mods.Space != ir.Generic {
 		space = "." + in.Mods.Space.String()
 	}
 	plain := func(opcode string) string { return opcode + " " + strings.Join(append(dst, args...), ", ") }
 	switch in.Op {
-	case ir.Mov, ir.Add, ir.Sub, ir.And, ir.Or, ir.Xor, ir.Not, ir.Shl, ir.Shr, ir.Selp, ir.Neg:
+	case ir.Mov:
+		if in.Type == ir.B8 || in.Type.Size() == 1 && in.Type != ir.Pred {
+			break // there are no such registers but for loads, stores and cvt
+		}
+		t := in.Type
+		if in.Args[0].Kind != ir.SregOperand && t != ir.Pred {
+			t = t.Bits()
+		}
+		return plain("mov." + t.String()), nil
+	case ir.Add, ir.Sub, ir.And, ir.Or, ir.Xor, ir.Not, ir.Shl, ir.Shr, ir.Selp, ir.Neg:
 		if in.Mods != (ir.Mods{}) {
 			break
 		}
@@ -303,12 +361,12 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 		if len(dst) != 1 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
 			break
 		}
-		return fmt.Sprintf("ld%s.%s %s, %s", space, in.Type, dst[0], address()), nil
+		return fmt.Sprintf("ld%s.%s %s, %s", space, bits(in.Type), dst[0], address()), nil
 	case ir.St:
 		if len(args) != 2 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
 			break
 		}
-		return fmt.Sprintf("st%s.%s %s, %s", space, in.Type, address(), args[1]), nil
+		return fmt.Sprintf("st%s.%s %s, %s", space, bits(in.Type), address(), args[1]), nil
 	case ir.Setp:
 		if in.Mods != (ir.Mods{Cmp: in.Mods.Cmp}) || len(dst) != 1 {
 			break

@@ -5,10 +5,8 @@ package nvptx
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
@@ -183,35 +181,52 @@ func (e *emitter) valueAddress(v pause.Value) {
 	e.line("add.u64 %%hg_b, %%hg_b, %%hg_t;")
 }
 
-// windows are where generic addresses of a block's and of a thread's own memory
-// lie in a state.
-var windows = map[ir.Space]uint64{ir.Shared: ir.SharedWindow, ir.Local: ir.LocalWindow}
-
-// windowMask is ir.WindowMask, as PTX writes it without a suffix.
-const windowMask = -1 << 60
-
-// windows returns of which of these spaces a value can be a generic address: it
-// is another number in a state than on the device.
-func (e *emitter) windows(v pause.Value) []ir.Space {
-	var spaces []ir.Space
-	for _, s := range []ir.Space{ir.Shared, ir.Local} {
-		if v.Type == ir.B64 && e.pointers.Made(v.Reg).Has(passes.Spaces(s)) {
-			spaces = append(spaces, s)
-		}
+// exchange saves (by "sub") or loads (by "add") an address of shared or local
+// memory: a state has its distance from where that begins, a generic one with the
+// window before it. to is where the difference or sum goes, of 8 or of 4 bytes. It
+// returns false for values that are none.
+func (e *emitter) exchange(v pause.Value, op, to8, to4 string) bool {
+	reg, to := regName(e.fn, v.Reg), to8
+	of := e.bases.regs[v.Reg]
+	window := map[base]uint64{genericShared: ir.SharedWindow, genericLocal: ir.LocalWindow}[of]
+	switch of {
+	case sharedBase, genericShared:
+		e.line("mov.u64 %%hg_a, %s;", e.beginning(ir.Shared))
+	case localBase, genericLocal:
+		e.line("mov.u64 %%hg_a, %s;", e.beginning(ir.Local))
+	default:
+		return false
 	}
-	return spaces
+	if window != 0 {
+		space := ir.Shared
+		if of == genericLocal {
+			space = ir.Local
+		}
+		e.line("cvta.%s.u64 %%hg_a, %%hg_a;", space)
+		e.line("sub.u64 %%hg_a, %%hg_a, %d;", window)
+	}
+	if v.Type == ir.B32 {
+		to = to4
+		e.line("cvt.u32.u64 %%hg_i, %%hg_a;")
+	}
+	from := reg
+	if op == "add" {
+		e.line("ld.global.%s %s, [%%hg_b];", v.Type, reg)
+	}
+	if v.Type == ir.B32 {
+		e.line("%s.u32 %s, %s, %%hg_i;", op, to, from)
+	} else {
+		e.line("%s.u64 %s, %s, %%hg_a;", op, to, from)
+	}
+	if op == "sub" {
+		e.line("st.global.%s [%%hg_b], %s;", v.Type, to)
+	}
+	return true
 }
 
 func (e *emitter) storeValue(v pause.Value) {
 	reg := regName(e.fn, v.Reg)
-	if spaces := e.windows(v); len(spaces) > 0 {
-		e.line("mov.b64 %%hg_t, %s;", reg)
-		for _, s := range spaces {
-			e.line("isspacep.%s %%hg_p, %s;", s, reg)
-			e.line("@%%hg_p cvta.to.%s.u64 %%hg_t, %s;", s, reg)
-			e.line("@%%hg_p add.u64 %%hg_t, %%hg_t, %d;", windows[s])
-		}
-		e.line("st.global.b64 [%%hg_b], %%hg_t;")
+	if e.exchange(v, "sub", "%hg_t", "%hg_v") {
 		return
 	}
 	switch v.Type {
@@ -228,14 +243,7 @@ func (e *emitter) storeValue(v pause.Value) {
 
 func (e *emitter) loadValue(v pause.Value) {
 	reg := regName(e.fn, v.Reg)
-	if spaces := e.windows(v); len(spaces) > 0 {
-		e.line("ld.global.b64 %s, [%%hg_b];", reg)
-		e.line("and.b64 %%hg_t, %s, %d;", reg, windowMask)
-		for _, s := range spaces {
-			e.line("setp.eq.u64 %%hg_p, %%hg_t, %d;", windows[s])
-			e.line("@%%hg_p sub.u64 %s, %s, %d;", reg, reg, windows[s])
-			e.line("@%%hg_p cvta.%s.u64 %s, %s;", s, reg, reg)
-		}
+	if e.exchange(v, "add", reg, reg) {
 		return
 	}
 	switch v.Type {
@@ -253,29 +261,15 @@ func (e *emitter) loadValue(v pause.Value) {
 // memory copies the block's shared memory, all threads together, and each
 // thread's local memory, to the area or back.
 func (e *emitter) memory(back bool) {
-	for _, v := range e.plan.Shared.Vars {
-		if v.Size == 0 {
-			continue
-		}
-		c := copying{space: "shared", name: e.varName(v), area: "%hg_area", offset: e.plan.Shared.Offsets[v], back: back, together: true}
-		c.unit = 1
-		if v.Size%4 == 0 && v.Align%4 == 0 {
-			c.unit = 4
-		}
-		e.copy(c, fmt.Sprint(v.Size))
+	if e.plan.SharedBytes > 0 {
+		e.copy(copying{space: "shared", name: sharedArray, area: "%hg_area", back: back, together: true, unit: 4}, fmt.Sprint(e.plan.SharedBytes))
 	}
-	// Dynamic arrays all begin at the same place.
-	if i := slices.IndexFunc(e.plan.Shared.Vars, func(v *ir.Var) bool { return v.Size == 0 }); i >= 0 {
-		c := copying{space: "shared", name: e.varName(e.plan.Shared.Vars[i]), area: "%hg_area", offset: e.plan.SharedBytes, back: back, together: true, unit: 1}
+	if dynamic := e.dynamic(); dynamic != "" {
 		e.line("ld.global.u32 %%hg_votes, [%%hg+%d];", launchShared)
-		e.copy(c, "%hg_votes")
+		e.copy(copying{space: "shared", name: dynamic, area: "%hg_area", offset: e.plan.SharedBytes, back: back, together: true, unit: 1}, "%hg_votes")
 	}
-	for _, v := range e.plan.Local.Vars {
-		c := copying{space: "local", name: e.varName(v), area: "%hg_local", offset: e.plan.Local.Offsets[v], back: back, unit: 1}
-		if v.Size%4 == 0 && v.Align%4 == 0 {
-			c.unit = 4
-		}
-		e.copy(c, fmt.Sprint(v.Size))
+	if e.plan.LocalBytes > 0 {
+		e.copy(copying{space: "local", name: localArray, area: "%hg_local", back: back, unit: 4}, fmt.Sprint(e.plan.LocalBytes))
 	}
 }
 
