@@ -144,16 +144,16 @@ func TestFaultsDriverHangs(t *testing.T) {
 		{"state", false, []string{"preflight"}},
 		{"lock", false, []string{"gpu-lock"}},
 		{"lock", true, []string{"pause"}},
-		{"checkpoint", false, []string{"gpu-suspend", "time-out of 1s"}},
-		{"checkpoint", true, []string{"gpu-suspend", "time-out of 1s"}},
-		{"restore", false, []string{"gpu-resume", "GPU restore", "time-out of 1s"}},
-		{"unlock", false, []string{"gpu-resume", "GPU unlock", "time-out of 1s"}},
+		{"checkpoint", false, []string{"gpu-suspend", "time-out of 4s"}},
+		{"checkpoint", true, []string{"gpu-suspend", "time-out of 4s"}},
+		{"restore", false, []string{"gpu-resume", "GPU restore", "time-out of 4s"}},
+		{"unlock", false, []string{"gpu-resume", "GPU unlock", "time-out of 4s"}},
 	}
 	patients := make([]*patient, len(hangs))
 	rules := make([]string, len(hangs))
 	for i, h := range hangs {
 		s := d.toy()
-		s.opts = append(s.opts, annotated("io.hetgpu.checkpoint.timeout", "1s"))
+		s.opts = append(s.opts, annotated("io.hetgpu.checkpoint.timeout", "4s"))
 		patients[i] = d.patient(ctx, t, s, 1)
 		rules[i] = fmt.Sprintf("%s pid=%d times=1 hang", h.op, patients[i].gpuProcesses(ctx)[0])
 	}
@@ -169,7 +169,7 @@ func TestFaultsDriverHangs(t *testing.T) {
 				errs[i] = patients[i].checkpointDirectly(ctx, false)
 			}
 			// A call that can't be taken back has five seconds to end by itself.
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > 14*time.Second {
 				t.Errorf("%s: it took %s", h.op, took)
 			}
 		})

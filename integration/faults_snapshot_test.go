@@ -57,7 +57,7 @@ func pagesOf(t *testing.T, dir string) string {
 func newerFormat(data []byte) []byte {
 	const head, middle = `{"digest":"`, `","manifest":`
 	at := bytes.Index(data, []byte(middle)) + len(middle)
-	body := bytes.Replace(bytes.TrimSuffix(data[at:], []byte("}\n")), []byte(`"version":1`), []byte(`"version":5`), 1)
+	body := bytes.Replace(bytes.TrimSuffix(data[at:], []byte("}\n")), []byte(`"version":1`), fmt.Appendf(nil, `"version":%d`, snapshot.Version+1), 1)
 	return fmt.Appendf(nil, "%ssha256:%x%s%s}\n", head, sha256.Sum256(body), middle, body)
 }
 
@@ -117,7 +117,7 @@ func TestFaultsSnapshotDamaged(t *testing.T) {
 		"newer format": {func(t *testing.T, dir string) {
 			t.Helper()
 			edit(t, filepath.Join(dir, snapshot.ManifestName), newerFormat)
-		}, []string{snapshot.ManifestName, "version 5"}},
+		}, []string{snapshot.ManifestName, fmt.Sprintf("version %d", snapshot.Version+1)}},
 	}
 	// The digest, the envelope, the version, and what is in between.
 	for i := range 10 {
