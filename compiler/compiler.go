@@ -63,8 +63,17 @@ func verify(m *ir.Module, after string) {
 	}
 }
 
-// Explain says of each kernel how it is paused and why: a text for people.
-func (p *Program) Explain() string { return pause.Explain(p.Module, p.Plans) }
+// Explain says of each kernel how it is paused and why, and which ones are not on
+// NVIDIA's devices although others could: a text for people.
+func (p *Program) Explain() string {
+	text := pause.Explain(p.Module, p.Plans)
+	for _, plan := range p.Plans {
+		if err := nvptx.Pausable(p.Module, plan); err != nil && len(plan.Points) > 0 {
+			text += fmt.Sprintf("%s: not paused on NVIDIA's devices: %v\n", plan.Func.Name, err)
+		}
+	}
+	return text
+}
 
 // Layout returns what is saved of each kernel and where, as JSON.
 func (p *Program) Layout() ([]byte, error) { return pause.Layout(p.Plans) }

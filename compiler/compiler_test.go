@@ -120,6 +120,18 @@ func TestNVIDIAOnly(t *testing.T) {
 	}
 }
 
+// TestExplainNVIDIA wants it said that a kernel is left as it is there.
+func TestExplainNVIDIA(t *testing.T) {
+	p, err := Load(corpus(t)["convolution.ptx"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "convolution: not paused on NVIDIA's devices: rd21 holds an address whose base can't be told at the point in line 100\n"
+	if explained := p.Explain(); !strings.Contains(explained, want) {
+		t.Errorf("%q is not in\n%s", want, explained)
+	}
+}
+
 // lines makes a module of at least so many lines: the corpus' kernels, again and
 // again under other names.
 func lines(tb testing.TB, n int) string {
