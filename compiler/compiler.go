@@ -12,6 +12,7 @@ package compiler
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
@@ -66,13 +67,14 @@ func verify(m *ir.Module, after string) {
 // Explain says of each kernel how it is paused and why, and which ones are not on
 // NVIDIA's devices although others could: a text for people.
 func (p *Program) Explain() string {
-	text := pause.Explain(p.Module, p.Plans)
+	var text strings.Builder
+	text.WriteString(pause.Explain(p.Module, p.Plans))
 	for _, plan := range p.Plans {
 		if err := nvptx.Pausable(p.Module, plan); err != nil && len(plan.Points) > 0 {
-			text += fmt.Sprintf("%s: not paused on NVIDIA's devices: %v\n", plan.Func.Name, err)
+			fmt.Fprintf(&text, "%s: not paused on NVIDIA's devices: %v\n", plan.Func.Name, err)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // Layout returns what is saved of each kernel and where, as JSON.
