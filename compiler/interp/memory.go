@@ -4,6 +4,7 @@
 package interp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -42,20 +43,19 @@ func (m *Memory) Watch(addr uint64, b []byte, used func()) error {
 	if len(b) == 0 || addr == 0 || end < addr || end&ir.WindowMask != 0 {
 		return fmt.Errorf("interp: no memory can be at %#x, %d bytes", addr, len(b))
 	}
-	i, found := slices.BinarySearchFunc(m.regions, addr, func(r region, a uint64) int {
-		if r.addr < a {
-			return -1
-		} else if r.addr > a {
-			return 1
-		}
-		return 0
-	})
+	i, found := m.find(addr)
 	if found || i > 0 && m.regions[i-1].addr+uint64(len(m.regions[i-1].bytes)) > addr ||
 		i < len(m.regions) && m.regions[i].addr < end {
 		return fmt.Errorf("interp: there is memory at %#x already", addr)
 	}
 	m.regions = slices.Insert(m.regions, i, region{addr, b, used})
 	return nil
+}
+
+// find returns the index of the region that begins at an address, or where one
+// would be.
+func (m *Memory) find(addr uint64) (int, bool) {
+	return slices.BinarySearchFunc(m.regions, addr, func(r region, a uint64) int { return cmp.Compare(r.addr, a) })
 }
 
 // Unmap removes the region that begins at addr.
@@ -72,14 +72,7 @@ func (m *Memory) Unmap(addr uint64) error {
 // At returns size bytes at an address, or nil if they are not all in one region.
 func (m *Memory) At(addr uint64, size int) []byte {
 	if !m.last.holds(addr, size) {
-		i, found := slices.BinarySearchFunc(m.regions, addr, func(r region, a uint64) int {
-			if r.addr < a {
-				return -1
-			} else if r.addr > a {
-				return 1
-			}
-			return 0
-		})
+		i, found := m.find(addr)
 		if !found {
 			i--
 		}

@@ -4,6 +4,9 @@
 package nvptx
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 )
@@ -29,12 +32,14 @@ type bases struct {
 	f    *ir.Func
 	regs []base
 	set  []bool // what is known: nothing is written yet where it isn't
+	// fragments are the registers with parts of wmma fragments.
+	fragments map[ir.Reg]bool
 	// stored tells that a value with a base is put into memory.
 	stored bool
 }
 
 func findBases(f *ir.Func) *bases {
-	b := &bases{f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs))}
+	b := &bases{f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)), fragments: fragments(f)}
 	for changed := true; changed; {
 		changed = false
 		b.each(func(in *ir.Instr) {
@@ -169,18 +174,13 @@ func generic(of base, space ir.Space) base {
 // stores tells of instructions that put a value with a base where nobody knows of
 // it any more.
 func (b *bases) stores(in *ir.Instr) bool {
-	first := 1 // the address
 	switch in.Op {
 	case ir.St, ir.Atom, ir.Red, ir.Stmatrix, ir.WmmaStore:
-	case ir.Printf, ir.Assertfail: // addresses of texts and of arguments, read at once
-		return false
-	default:
-		return false
-	}
-	for i := first; i < len(in.Args); i++ {
-		if of, _ := b.operand(&in.Args[i]); of != noBase {
-			return true
-		}
+		// Args[0] is where it goes.
+		return slices.ContainsFunc(in.Args[1:], func(o ir.Operand) bool {
+			of, _ := b.operand(&o)
+			return of != noBase
+		})
 	}
 	return false
 }
@@ -190,7 +190,7 @@ func (b *bases) unsaved(r ir.Reg) string {
 	switch {
 	case b.regs[r] == otherBase:
 		return "an address whose base can't be told"
-	case fragments(b.f)[r]:
+	case b.fragments[r]:
 		return "a part of a wmma fragment"
 	case b.f.Regs[r].Type != ir.B64 && b.f.Regs[r].Type != ir.B32 && b.regs[r] != noBase:
 		return "a part of an address"
@@ -201,7 +201,7 @@ func (b *bases) unsaved(r ir.Reg) string {
 			if d == r && i == 1 && in.Mods.CarryOut {
 				found = "a carry"
 			}
-			if d == r && len(in.Text) > 12 && in.Text[:12] == "createpolicy" {
+			if d == r && strings.HasPrefix(in.Text, "createpolicy.") {
 				found = "a cache policy"
 			}
 		}

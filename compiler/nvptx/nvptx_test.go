@@ -8,12 +8,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
 // What our PTX computes, uninterrupted and paused, package corpus/harness tests
@@ -21,26 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into testdata")
 
-func prepare(t *testing.T, text string) (*ptx.Module, *ir.Module, []*pause.Plan) {
+func load(t *testing.T, text string) *compiler.Program {
 	t.Helper()
-	src, err := ptx.Parse(text)
+	p, err := compiler.Load(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := lower.Lower(src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := passes.Prepare(m); err != nil {
-		t.Fatal(err)
-	}
-	var plans []*pause.Plan
-	for _, f := range m.Funcs {
-		if f.Kernel {
-			plans = append(plans, pause.New(m, f))
-		}
-	}
-	return src, m, plans
+	return p
 }
 
 // TestGolden: all that is printed for a loop with a barrier. Hints for caches are
@@ -50,8 +33,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, m, plans := prepare(t, string(in))
-	got, err := nvptx.Module(src, m, plans, nvptx.Checks{})
+	got, err := load(t, string(in)).Emit("ptx")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +74,11 @@ func TestPausable(t *testing.T) {
 		"none":                                     {"", "mov.u64 %d1, %d0;\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, m, plans := prepare(t, kernel(c.declares, c.body))
-			if len(plans[0].Points) == 0 {
-				t.Fatalf("%v: %s", plans[0].Class, plans[0].Reason)
+			p := load(t, kernel(c.declares, c.body))
+			if len(p.Plans[0].Points) == 0 {
+				t.Fatalf("%v: %s", p.Plans[0].Class, p.Plans[0].Reason)
 			}
-			if err := nvptx.Pausable(m, plans[0]); (err == nil) != c.pausable {
+			if err := nvptx.Pausable(p.Module, p.Plans[0]); (err == nil) != c.pausable {
 				t.Error(err)
 			}
 		})

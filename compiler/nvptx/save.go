@@ -284,13 +284,13 @@ type copying struct {
 
 func (e *emitter) copy(c copying, size string) {
 	loop, done := e.label(), e.label()
-	first, step := "0", fmt.Sprint(c.unit)
+	step := fmt.Sprint(c.unit)
 	if c.together {
 		e.line("mul.lo.u32 %%hg_i, %%hg_tid, %d;", c.unit)
 		e.line("mul.lo.u32 %%hg_count, %%hg_threads, %d;", c.unit)
 		step = "%hg_count"
 	} else {
-		e.line("mov.u32 %%hg_i, %s;", first)
+		e.line("mov.u32 %%hg_i, 0;")
 	}
 	e.line("mov.u64 %%hg_a, %s;", c.name)
 	e.place(loop)

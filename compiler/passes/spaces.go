@@ -49,10 +49,6 @@ func (p *Pointers) Of(a *ir.Operand) SpaceSet {
 	return set
 }
 
-// Made returns to which spaces a register can point, as far as the function made
-// the address itself: nothing for what is no address, or not known as one.
-func (p *Pointers) Made(r ir.Reg) SpaceSet { return p.regs[r] }
-
 // Accesses returns which spaces a memory instruction can access.
 func (p *Pointers) Accesses(in *ir.Instr) SpaceSet {
 	if in.Mods.Space != ir.Generic {
