@@ -4,6 +4,8 @@
 package nvptx
 
 import (
+	"fmt"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
@@ -17,9 +19,12 @@ import (
 type Checks struct {
 	// Barriers is how many barriers have one check, at most; 16.
 	Barriers int
-	// Rounds is in how many rounds of a loop without barriers a thread looks once,
-	// a power of two; 256.
+	// Rounds is in how many rounds of a loop without barriers a thread looks at its
+	// clock once, at most, a power of two; 256.
 	Rounds int
+	// Clocks is how long such a thread waits at least between two looks at the flag,
+	// in clocks of its multiprocessor; 32768.
+	Clocks int
 	// Pad is how many bytes lie before a kernel's shared and local memory, for
 	// tests: a device has them anywhere.
 	Pad int
@@ -32,11 +37,23 @@ func (c Checks) orDefault() Checks {
 	if c.Rounds == 0 {
 		c.Rounds = 256
 	}
+	if c.Clocks == 0 {
+		c.Clocks = 32768
+	}
 	return c
 }
 
 // slowClocks are 33 to 60 microseconds, at an SM's clock of 1.1 to 2 GHz.
 const slowClocks = 65536
+
+// Bits of %hg_role.
+const (
+	roleReads = 1 // the thread reads the flag
+	roleSlow  = 2 // it votes for closer checks
+	roleBias  = 4 // somebody does
+)
+
+func checkLabel(point int) string { return fmt.Sprintf("$hg_check%d", point) }
 
 // barrierPoint returns the number of the point at b's i-th instruction, or 0.
 func (e *emitter) barrierPoint(b *ir.Block, i int) int {
@@ -58,118 +75,164 @@ func (e *emitter) backEdgePoint(from, to *ir.Block) int {
 	return 0
 }
 
-// prologue computes what checks need, in each kernel that is printed.
+// prologue computes what checks need, and looks at the flag once: a block does not
+// begin once it is up. It also reads the block's status, if that can be another
+// one than not started.
 //
 // In blocks of three threads and more, threads 1 and 2 read the flag and vote to
 // pause, and thread 0 votes for closer checks: one sum of votes carries both. In
 // smaller ones thread 0 reads, at every barrier.
 func (e *emitter) prologue() {
-	e.line("ld.param.u64 %%hg, [%s];", LaunchParam)
-	e.line("ld.global.u64 %%hg_flag, [%%hg+%d];", launchFlag)
-	e.line("ld.global.u64 %%hg_area, [%%hg+%d];", launchState)
-	e.line("setp.eq.u64 %%hg_p, %%hg_area, 0;")
-	e.line("@%%hg_p mov.u64 %%hg_flag, 0;")
-	e.line("mov.u32 %%hg_tid, %%tid.z;")
-	e.line("mov.u32 %%hg_v, %%ntid.y;")
-	e.line("mov.u32 %%hg_i, %%tid.y;")
-	e.line("mad.lo.u32 %%hg_tid, %%hg_tid, %%hg_v, %%hg_i;")
-	e.line("mov.u32 %%hg_threads, %%ntid.x;")
-	e.line("mov.u32 %%hg_i, %%tid.x;")
-	e.line("mad.lo.u32 %%hg_tid, %%hg_tid, %%hg_threads, %%hg_i;")
-	e.line("mul.lo.u32 %%hg_threads, %%hg_threads, %%hg_v;")
-	e.line("mov.u32 %%hg_v, %%ntid.z;")
-	e.line("mul.lo.u32 %%hg_threads, %%hg_threads, %%hg_v;")
+	e.thread()
 	e.line("setp.ge.u32 %%hg_q, %%hg_threads, 3;")
+	e.line("selp.b32 %%hg_i, 1, 0, %%hg_q;")
+	e.line("selp.b32 %%hg_v, 2, 1, %%hg_q;") // so many readers, from thread %hg_i on
+	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_i;")
+	e.line("setp.lt.u32 %%hg_p, %%hg_i, %%hg_v;")
+	e.line("selp.b32 %%hg_role, %d, 0, %%hg_p;", roleReads)
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
-	e.line("and.pred %%hg_first, %%hg_p, %%hg_q;")
-	e.line("selp.b32 %%hg_most, %d, 1, %%hg_q;", e.checks.Barriers)
-	e.line("selp.b32 %%hg_bias, 1, 0, %%hg_q;")
-	e.line("selp.b32 %%hg_v, 1, 0, %%hg_q;")
-	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_v;")
-	e.line("add.u32 %%hg_v, %%hg_v, 1;") // 2 readers, or 1
-	e.line("setp.lt.u32 %%hg_reads, %%hg_i, %%hg_v;")
-	e.line("mov.u32 %%hg_interval, 1;")
-	e.line("mov.u32 %%hg_count, 1;")
-	e.line("mov.u32 %%hg_clock, %%clock;")
-	e.line("mov.pred %%hg_saved, 0;")
+	e.line("selp.b32 %%hg_i, %d, %d, %%hg_p;", roleBias|roleSlow, roleBias)
+	e.line("selp.b32 %%hg_i, %%hg_i, 0, %%hg_q;")
+	e.line("or.b32 %%hg_role, %%hg_role, %%hg_i;")
+	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
+	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
+	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
+	e.line("setp.eq.or.u64 %%hg_p, %%hg_b, 0, %%hg_p;")
 	if dynamic := e.dynamic(); dynamic != "" && e.plan.SharedBytes > 0 {
 		// States have it behind the static memory. Where it isn't, nobody pauses.
-		e.line("mov.u64 %%hg_a, %s;", dynamic)
-		e.line("mov.u64 %%hg_b, %s;", sharedArray)
-		e.line("sub.u64 %%hg_a, %%hg_a, %%hg_b;")
-		e.line("setp.ne.u64 %%hg_p, %%hg_a, %d;", e.plan.SharedBytes)
-		e.line("@%%hg_p mov.u64 %%hg_flag, 0;")
+		e.line("mov.u64 %%hg_t, %s;", dynamic)
+		e.line("mov.u64 %%hg_a, %s;", sharedArray)
+		e.line("sub.u64 %%hg_t, %%hg_t, %%hg_a;")
+		e.line("setp.ne.or.u64 %%hg_p, %%hg_t, %d, %%hg_p;", e.plan.SharedBytes)
 	}
-	e.line("setp.ne.u64 %%hg_p, %%hg_flag, 0;")
-	e.line("and.pred %%hg_reads, %%hg_reads, %%hg_p;")
-}
-
-// askOnce makes %hg_p, the same in all threads, whether to leave at the entry.
-func (e *emitter) askOnce() {
-	e.line("mov.u32 %%hg_v, 0;")
-	e.line("@%%hg_reads ld.volatile.global.u32 %%hg_v, [%%hg_flag];")
-	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
+	e.line("@%%hg_p and.b32 %%hg_role, %%hg_role, %d;", ^roleReads)
+	e.line("mov.u32 %%hg_interval, %d;", e.firstInterval())
+	e.line("mov.u32 %%hg_count, 1;")
+	e.line("mov.u32 %%hg_clock, %%clock;")
+	if e.ways != nil {
+		e.statusAddress()
+		e.line("ld.global.u32 %%hg_point, [%%hg_a];")
+		e.line("setp.eq.u32 %%hg_p, %%hg_point, %d;", pause.Done)
+		e.line("@%%hg_p bra.uni $hg_leave;")
+	}
+	e.look()
 	e.line("bar.red.or.pred %%hg_p, 0, %%hg_q;")
+	e.line("@%%hg_p bra.uni $hg_leave;")
 }
 
-// checkBarrier prints a barrier with the check folded in, and behind it the
-// place where the kernel goes on when it is resumed.
-func (e *emitter) checkBarrier(in *ir.Instr, point int) error {
+// firstInterval: at barriers the interval is a number of barriers, at back-edges
+// that of rounds less one.
+func (e *emitter) firstInterval() int {
+	if e.plan.Class == pause.BarrierPausable {
+		return 1
+	}
+	return 0
+}
+
+// look makes %hg_q whether this thread has seen the flag up, if it is to read it.
+func (e *emitter) look() {
+	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
+	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
+	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
+	e.line("mov.u32 %%hg_v, 0;")
+	e.line("@%%hg_p ld.volatile.global.u32 %%hg_v, [%%hg_b];")
+	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
+}
+
+// barrier prints a barrier that is a point. Where it is time for a check that is
+// made in its stead, or behind it if it is a reduction of the program's.
+func (e *emitter) barrier(in *ir.Instr, point int) error {
 	barrier, err := e.text(in)
 	if err != nil {
 		return err
 	}
-	plain, after := e.label(), afterLabel(point)
-	folded := in.Mods.Bar == ir.BarSync
-	if !folded { // the program's own reduction comes first
+	if in.Mods.Bar != ir.BarSync {
 		e.line("%s;", barrier)
 	}
 	e.line("sub.u32 %%hg_count, %%hg_count, 1;")
-	e.line("setp.ne.u32 %%hg_p, %%hg_count, 0;")
-	e.line("@%%hg_p bra.uni %s;", plain)
-	e.line("mov.u32 %%hg_v, 0;")
-	e.line("@%%hg_reads ld.volatile.global.u32 %%hg_v, [%%hg_flag];")
-	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
-	e.line("mov.u32 %%hg_i, %%clock;")
-	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
-	e.line("mov.u32 %%hg_clock, %%hg_i;")
-	e.line("setp.gt.and.u32 %%hg_slow, %%hg_v, %d, %%hg_first;", slowClocks)
-	e.line("or.pred %%hg_q, %%hg_q, %%hg_slow;")
-	reduce := "bar.red.popc.u32"
-	if !in.Mods.Aligned { // a warp's threads may come to it one by one
-		reduce = "barrier.red.popc.u32"
-	}
-	e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(in.Args[0]))
-	e.line("setp.gt.u32 %%hg_p, %%hg_votes, %%hg_bias;")
-	e.line("@%%hg_p bra.uni %s;", saveLabel(point))
-	e.line("setp.eq.u32 %%hg_slow, %%hg_votes, 1;")
-	e.line("add.u32 %%hg_i, %%hg_interval, 1;")
-	e.line("min.u32 %%hg_i, %%hg_i, %%hg_most;")
-	e.line("shr.u32 %%hg_v, %%hg_interval, 2;")
-	e.line("max.u32 %%hg_v, %%hg_v, 1;")
-	e.line("selp.b32 %%hg_interval, %%hg_v, %%hg_i, %%hg_slow;")
-	e.line("mov.u32 %%hg_count, %%hg_interval;")
-	e.line("bra.uni %s;", after)
-	e.place(plain)
-	if folded {
+	e.line("setp.eq.u32 %%hg_p, %%hg_count, 0;")
+	e.line("@%%hg_p bra.uni %s;", checkLabel(point))
+	if in.Mods.Bar == ir.BarSync {
 		e.line("%s;", barrier)
 	}
-	e.place(after)
+	e.place(afterLabel(point))
 	return nil
 }
 
-// checkBackEdge prints the check of a loop's end, which each thread makes for
-// itself.
-func (e *emitter) checkBackEdge(point int) {
-	on := e.label()
+// check prints the check of a point, and how the kernel goes on if it is not to
+// pause.
+func (e *emitter) check(number int) {
+	point := &e.plan.Points[number-1]
+	e.place(checkLabel(number))
+	if point.Kind == pause.BackEdge {
+		e.checkBackEdge(point)
+		return
+	}
+	bar := point.Block.Instrs[point.Index]
+	e.look()
+	e.line("mov.u32 %%hg_i, %%clock;")
+	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
+	e.line("mov.u32 %%hg_clock, %%hg_i;")
+	e.line("setp.gt.u32 %%hg_slow, %%hg_v, %d;", slowClocks)
+	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleSlow)
+	e.line("setp.ne.and.u32 %%hg_slow, %%hg_v, 0, %%hg_slow;")
+	e.line("or.pred %%hg_q, %%hg_q, %%hg_slow;")
+	reduce := "bar.red.popc.u32"
+	if !bar.Mods.Aligned { // a warp's threads may come to it one by one
+		reduce = "barrier.red.popc.u32"
+	}
+	e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(bar.Args[0]))
+	e.line("shr.u32 %%hg_v, %%hg_role, 2;") // 1 with roleBias
+	e.line("setp.gt.u32 %%hg_p, %%hg_votes, %%hg_v;")
+	e.line("@%%hg_p bra.uni %s;", saveLabel(number))
+	// With the bias, one vote is for closer checks.
+	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
+	e.line("selp.b32 %%hg_v, %d, 1, %%hg_q;", e.checks.Barriers)
+	e.line("add.u32 %%hg_i, %%hg_interval, 1;")
+	e.line("min.u32 %%hg_i, %%hg_i, %%hg_v;")
+	e.line("shr.u32 %%hg_v, %%hg_interval, 2;")
+	e.line("max.u32 %%hg_v, %%hg_v, 1;")
+	e.line("setp.eq.u32 %%hg_slow, %%hg_votes, 1;")
+	e.line("selp.b32 %%hg_interval, %%hg_v, %%hg_i, %%hg_slow;")
+	e.line("mov.u32 %%hg_count, %%hg_interval;")
+	e.line("bra.uni %s;", afterLabel(number))
+}
+
+// backEdge prints the end of a loop's round that is a point. In some of the rounds
+// a thread looks at the clock.
+func (e *emitter) backEdge(point int, to *ir.Block) {
 	e.line("add.u32 %%hg_count, %%hg_count, 1;")
-	e.line("and.b32 %%hg_v, %%hg_count, %d;", e.checks.Rounds-1)
+	e.line("and.b32 %%hg_v, %%hg_count, %%hg_interval;")
+	e.line("setp.eq.u32 %%hg_p, %%hg_v, 0;")
+	e.line("@%%hg_p bra %s;", checkLabel(point))
+	e.line("bra %s;", e.target(to))
+}
+
+// checkBackEdge prints what each thread does for itself. The clock costs little and
+// the flag much, so that it is looked at after so many clocks only, and until then
+// the number of rounds between two looks at the clock grows; where these take too
+// long it shrinks.
+func (e *emitter) checkBackEdge(point *pause.Point) {
+	number, soon := e.backEdgePoint(point.From, point.Block), e.label()
+	e.line("mov.u32 %%hg_i, %%clock;")
+	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
+	e.line("setp.lt.u32 %%hg_p, %%hg_v, %d;", e.checks.Clocks)
+	e.line("@%%hg_p bra %s;", soon)
+	e.line("mov.u32 %%hg_clock, %%hg_i;")
+	e.line("setp.gt.u32 %%hg_p, %%hg_v, %d;", slowClocks)
+	e.line("@%%hg_p shr.u32 %%hg_interval, %%hg_interval, 2;")
+	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
+	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
+	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
+	e.line("setp.eq.or.u64 %%hg_p, %%hg_b, 0, %%hg_p;")
+	e.line("@%%hg_p bra %s;", e.target(point.Block))
+	e.line("ld.volatile.global.u32 %%hg_v, [%%hg_b];")
 	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
-	e.line("@%%hg_p bra %s;", on)
-	e.line("setp.eq.u64 %%hg_p, %%hg_flag, 0;")
-	e.line("@%%hg_p bra %s;", on)
-	e.line("ld.volatile.global.u32 %%hg_v, [%%hg_flag];")
-	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
-	e.line("@%%hg_p bra %s;", saveLabel(point))
-	e.place(on)
+	e.line("@%%hg_p bra %s;", saveLabel(number))
+	e.line("bra %s;", e.target(point.Block))
+	e.place(soon)
+	e.line("shl.b32 %%hg_interval, %%hg_interval, 1;")
+	e.line("or.b32 %%hg_interval, %%hg_interval, 1;")
+	e.line("min.u32 %%hg_interval, %%hg_interval, %d;", e.checks.Rounds-1)
+	e.line("bra %s;", e.target(point.Block))
 }

@@ -27,7 +27,7 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if len(plan.Points) == 0 {
 		return fmt.Errorf("it is %s: %s", plan.Class, plan.Reason)
 	}
-	if err := newEmitter(plan, nil, start{}).printable(); err != nil {
+	if err := newEmitter(plan, nil).printable(); err != nil {
 		return err
 	}
 	if plan.Class == pause.BackEdgePausable && before(m.Target, 70) {

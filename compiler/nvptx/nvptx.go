@@ -5,10 +5,10 @@
 //
 // The program's own instructions are printed as they were, with the hints for
 // caches that the intermediate form does not know (ir.Instr.Text). What is added
-// is a parameter, the address of the launch (see Launch), a check of the flag at
-// the pause points, the saving of what lives there, and for each point a kernel
-// that goes on from it. PTX may jump into the middle of a loop, so those kernels
-// are the same code behind another beginning.
+// is a parameter, the launch (see Launch), a check of the flag at the pause
+// points, and the saving of what lives there. A second kernel goes on with a
+// launch that was paused: the same code with a way from its beginning to each
+// point.
 //
 // The package decides nothing about pausing: that is package pause's. It knows
 // no driver, and nothing of containers.
@@ -23,74 +23,74 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
-// Offsets into a launch's description, which all back ends share: see package
-// opencl's struct hg_launch. Addresses of 8 bytes, then words of 4.
-const (
-	launchState  = 8
-	launchList   = 16
-	launchFlag   = 24
-	launchGrid   = 48 // x, y, z
-	launchShared = 72 // bytes of dynamic shared memory
-)
-
-// LaunchParam is how the parameter that a pausable kernel has behind its own is called:
-// the address of the launch's description, 8 bytes, aligned to 8.
+// LaunchParam is how the parameter is called that a pausable kernel has behind its
+// own: a Launch, aligned to 8.
 const LaunchParam = "hg_launch"
 
-// ResumeName returns the name of the kernel that runs listed blocks from a point
-// on, counted from 1; 0 is for blocks that have not started.
-func ResumeName(kernel string, point int) string { return fmt.Sprintf("%s__r%d", kernel, point) }
+// Launch is the value of that parameter, little endian. It is passed by value, so
+// that a block has it without a load from memory.
+type Launch struct {
+	// State is the address of the launch's status words; 0: it is never paused.
+	State uint64
+	// Areas is where the first block's area begins, State +
+	// pause.Plan.StatusBytes, and AreaBytes how long each is.
+	Areas, AreaBytes uint64
+	// Flag is the address of a u32 in global memory. Not 0: pause. 0: nobody asks.
+	Flag uint64
+	// Shared is how many bytes of dynamic shared memory the launch has.
+	Shared uint32
+	_      uint32
+}
 
-// ThreadsName returns the name of the kernel that resumes blocks whose threads
-// have points of their own.
-func ThreadsName(kernel string) string { return kernel + "__threads" }
+// LaunchBytes is how long a Launch is.
+const LaunchBytes = 40
+
+// Offsets into a Launch.
+const (
+	launchState     = 0
+	launchAreas     = 8
+	launchAreaBytes = 16
+	launchFlag      = 24
+	launchShared    = 32
+)
+
+// ResumeName returns the name of the kernel that goes on with a launch of another
+// one: with the same grid, whatever the status of each block is.
+func ResumeName(kernel string) string { return kernel + "__resume" }
 
 // kernel returns the text of a pausable kernel: itself, under its name, and the
-// kernels that resume it. The kernel is a prepared one, without calls. Variables
+// one that resumes it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
 func kernel(plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
-	var starts []start
-	name := plan.Func.Name
-	starts = append(starts, start{name: name}, start{name: ResumeName(name, 0), listed: true})
-	switch plan.Class {
-	case pause.BarrierPausable:
-		for i := range plan.Points {
-			starts = append(starts, start{name: ResumeName(name, i+1), listed: true, point: i + 1})
-		}
-	case pause.BackEdgePausable:
-		starts = append(starts, start{name: ThreadsName(name), listed: true, threads: true})
-	default:
+	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
+	bases, ways := findBases(plan.Func), findWays(plan)
 	var text strings.Builder
-	bases := findBases(plan.Func)
-	for _, s := range starts {
-		e := newEmitter(plan, declared, s)
+	for _, resume := range []bool{false, true} {
+		e := newEmitter(plan, declared)
 		e.bases, e.checks = bases, checks
+		if e.name = plan.Func.Name; resume {
+			e.name, e.ways = ResumeName(e.name), ways
+		}
 		if err := e.kernel(); err != nil {
-			return "", fmt.Errorf("kernel %s: %w", s.name, err)
+			return "", fmt.Errorf("kernel %s: %w", e.name, err)
 		}
 		text.WriteString(e.out.String())
 	}
 	return text.String(), nil
 }
 
-// start is where a kernel begins.
-type start struct {
-	name    string
-	listed  bool // its blocks are those of the launch's list
-	point   int  // 0: at the kernel's own beginning
-	threads bool // each thread at its own point
-}
-
 // emitter prints one kernel.
 type emitter struct {
+	name   string
 	fn     *ir.Func
 	plan   *pause.Plan
 	bases  *bases
-	start  start
+	ways   *ways // to the points; nil in the kernel that only begins at its beginning
 	checks Checks
+	blocks map[*ir.Block]int // their numbers, as labels have them
 	// vars are the dynamic shared arrays that the kernel declares, names what they
 	// and the parameters are called. All other shared and local variables are parts
 	// of one array each, at the places where states have them.
@@ -100,8 +100,11 @@ type emitter struct {
 	labels int // how many of our own there are
 }
 
-func newEmitter(plan *pause.Plan, declared map[string]bool, s start) *emitter {
-	e := &emitter{fn: plan.Func, plan: plan, start: s}
+func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
+	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}}
+	for i, b := range plan.Func.Blocks {
+		e.blocks[b] = i
+	}
 	for _, v := range plan.Func.Vars {
 		if v.Size == 0 {
 			e.vars = append(e.vars, v)
@@ -131,33 +134,43 @@ func (e *emitter) label() string {
 
 func (e *emitter) place(label string) { fmt.Fprintf(&e.out, "%s:\n", label) }
 
+// kernel prints the program's blocks first, and behind them what is seldom
+// executed.
 func (e *emitter) kernel() error {
 	e.header()
 	e.declare()
 	e.prologue()
-	if err := e.begin(); err != nil {
-		return err
+	if e.ways != nil {
+		e.resume()
 	}
 	for i, b := range e.fn.Blocks {
 		e.place(blockLabel(i))
+		if e.ways != nil {
+			e.passThrough(b)
+		}
 		if err := e.block(b); err != nil {
 			return err
 		}
 	}
 	e.ends()
 	for i := range e.plan.Points {
-		e.save(i)
+		e.check(i + 1)
+		e.save(i + 1)
+	}
+	e.saveMemory()
+	if e.ways != nil {
+		e.waysOn()
 	}
 	e.out.WriteString("}\n")
 	return nil
 }
 
 func (e *emitter) header() {
-	fmt.Fprintf(&e.out, "\n.visible .entry %s(\n", e.start.name)
+	fmt.Fprintf(&e.out, "\n.visible .entry %s(\n", e.name)
 	for _, p := range e.fn.Params {
 		fmt.Fprintf(&e.out, "\t.param .align %d .b8 %s[%d],\n", max(p.Align, 1), e.names[&p.Var], p.Size)
 	}
-	fmt.Fprintf(&e.out, "\t.param .align 8 .b8 %s[8]\n)\n", LaunchParam)
+	fmt.Fprintf(&e.out, "\t.param .align 8 .b8 %s[%d]\n)\n", LaunchParam, LaunchBytes)
 	triple := func(directive string, v [3]uint32) {
 		if v != ([3]uint32{}) {
 			fmt.Fprintf(&e.out, "%s %d, %d, %d\n", directive, max(v[0], 1), max(v[1], 1), max(v[2], 1))
@@ -174,7 +187,9 @@ func (e *emitter) header() {
 	e.out.WriteString("{\n")
 }
 
-// declare declares the kernel's registers and variables, and ours.
+// declare declares the kernel's registers and variables, and ours. Of ours, only
+// what checks keep from one to the next lives in the program's own code:
+// %hg_count, %hg_interval, %hg_clock and %hg_role.
 func (e *emitter) declare() {
 	for i, r := range e.fn.Regs {
 		e.line(".reg .%s %s;", r.Type, regName(e.fn, ir.Reg(i)))
@@ -184,10 +199,10 @@ func (e *emitter) declare() {
 	}
 	e.array(ir.Shared, sharedArray, e.plan.SharedBytes)
 	e.array(ir.Local, localArray, e.plan.LocalBytes)
-	e.line(".reg .b64 %%hg, %%hg_flag, %%hg_area, %%hg_status, %%hg_values, %%hg_local, %%hg_a, %%hg_b, %%hg_t;")
-	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_count, %%hg_interval, %%hg_most, %%hg_bias, %%hg_votes, %%hg_clock, %%hg_i, %%hg_v;")
-	e.line(".reg .b32 %%hg_cx, %%hg_cy, %%hg_cz, %%hg_nx, %%hg_ny, %%hg_nz;")
-	e.line(".reg .pred %%hg_reads, %%hg_first, %%hg_p, %%hg_q, %%hg_slow, %%hg_saved;")
+	e.line(".reg .b64 %%hg_area, %%hg_values, %%hg_a, %%hg_b, %%hg_t;")
+	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_i, %%hg_v;")
+	e.line(".reg .b32 %%hg_count, %%hg_interval, %%hg_clock, %%hg_role;")
+	e.line(".reg .pred %%hg_p, %%hg_q, %%hg_slow, %%hg_saved, %%hg_resuming;")
 }
 
 // The arrays that a kernel's static shared variables, and its local ones, are in.
@@ -228,3 +243,12 @@ func (e *emitter) beginning(space ir.Space) string {
 }
 
 func blockLabel(i int) string { return fmt.Sprintf("$hg_block%d", i) }
+
+// uni is what a branch's opcode has behind it that all threads of a block take
+// together, if the kernel's threads pause together.
+func (e *emitter) uni() string {
+	if e.plan.Class == pause.BarrierPausable {
+		return ".uni"
+	}
+	return ""
+}

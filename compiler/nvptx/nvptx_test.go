@@ -4,12 +4,18 @@
 package nvptx_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
 // What our PTX computes, uninterrupted and paused, package corpus/harness tests
@@ -24,6 +30,24 @@ func load(t *testing.T, text string) *compiler.Program {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// printed is the program's PTX, read again.
+func printed(t *testing.T, p *compiler.Program) *ir.Module {
+	t.Helper()
+	text, err := p.Emit("ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := ptx.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := lower.Lower(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // TestGolden: all that is printed for a loop with a barrier. Hints for caches are
@@ -83,4 +107,50 @@ func TestPausable(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLaunchBytes(t *testing.T) {
+	if n := binary.Size(nvptx.Launch{}); n != nvptx.LaunchBytes {
+		t.Errorf("a launch has %d bytes", n)
+	}
+}
+
+// TestReducible: no loop of the corpus' kernels gets a second beginning, neither
+// by the checks nor by the ways to the points.
+func TestReducible(t *testing.T) {
+	names, err := filepath.Glob("../corpus/kernels/*.ptx")
+	if err != nil || len(names) == 0 {
+		t.Fatal("there is no corpus", err)
+	}
+	resumed := 0
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := load(t, string(text))
+		m := printed(t, p)
+		for _, plan := range p.Plans {
+			for _, kernel := range []string{plan.Func.Name, nvptx.ResumeName(plan.Func.Name)} {
+				f := m.Func(kernel)
+				if f == nil {
+					continue // it is not paused
+				}
+				if kernel != plan.Func.Name {
+					resumed++
+				}
+				if n, of := irreducible(f), irreducible(plan.Func); n > of {
+					t.Errorf("%s has %d loops with several beginnings, the program %d", kernel, n, of)
+				}
+			}
+		}
+	}
+	if resumed < 50 {
+		t.Errorf("only %d kernels are resumed", resumed)
+	}
+}
+
+func irreducible(f *ir.Func) int {
+	c := passes.NewCFG(f)
+	return len(c.Loops(c.Dominators()).Irreducible)
 }

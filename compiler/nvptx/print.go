@@ -6,7 +6,6 @@ package nvptx
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -81,7 +80,7 @@ func (e *emitter) varName(v *ir.Var) string {
 func (e *emitter) block(b *ir.Block) error {
 	for i, in := range b.Instrs {
 		if point := e.barrierPoint(b, i); point > 0 {
-			if err := e.checkBarrier(in, point); err != nil {
+			if err := e.barrier(in, point); err != nil {
 				return err
 			}
 			continue
@@ -222,26 +221,21 @@ func (e *emitter) operand(o ir.Operand) string {
 	return strconv.FormatInt(int64(o.Imm), 10)
 }
 
-// sreg names a special register. A kernel that resumes runs the blocks of a list,
-// in a grid that is not the launch's.
 func (e *emitter) sreg(s ir.Sreg) string {
-	if e.start.listed && s >= ir.CtaidX && s <= ir.NctaidZ {
-		return [...]string{"%hg_cx", "%hg_cy", "%hg_cz", "%hg_nx", "%hg_ny", "%hg_nz"}[s-ir.CtaidX]
-	}
 	if s == ir.WarpSz {
 		return "WARP_SZ"
 	}
 	return "%" + s.String()
 }
 
-func (e *emitter) target(b *ir.Block) string { return blockLabel(slices.Index(e.fn.Blocks, b)) }
+func (e *emitter) target(b *ir.Block) string { return blockLabel(e.blocks[b]) }
 
 // terminator prints the end of a block. Blocks are printed in their order, so
 // what goes on with the next one needs no branch.
 func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 	switch in.Op {
 	case ir.Br:
-		next := slices.Index(e.fn.Blocks, b) + 1
+		next := e.blocks[b] + 1
 		e.branch(e.guard(in), b, in.Targets[0], next)
 		if in.Guard != ir.NoReg {
 			e.branch("", b, in.Targets[1], next)
@@ -255,10 +249,10 @@ func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 		e.out.WriteString(list + ": .branchtargets " + strings.Join(targets, ", ") + ";\n")
 		e.line("brx.idx %s, %s;", index, list)
 	case ir.Ret, ir.Exit:
-		e.line("bra $hg_end;")
+		e.line("bra %s;", endLabel)
 	case ir.Trap:
 		e.line("trap;")
-		e.line("bra $hg_end;")
+		e.line("bra %s;", endLabel)
 	default:
 		return fmt.Errorf("BUG: %s does not end a block", in.Op)
 	}
@@ -271,8 +265,7 @@ func (e *emitter) branch(guard string, from, to *ir.Block, next int) {
 		if guard != "" {
 			e.line("%sbra %s;", invert(guard), around)
 		}
-		e.checkBackEdge(point)
-		e.line("bra %s;", e.target(to))
+		e.backEdge(point, to)
 		e.place(around)
 		return
 	}

@@ -16,123 +16,77 @@ func loadLabel(point int) string  { return fmt.Sprintf("$hg_load%d", point) }
 
 const endLabel = "$hg_end"
 
-// begin prints how a kernel gets to where it begins.
-func (e *emitter) begin() error {
-	if e.start.listed {
-		e.listedBlock()
-	}
-	if e.start.point == 0 && !e.start.threads {
-		e.askOnce()
-		e.line("@%%hg_p bra.uni $hg_leave;")
-		return nil
-	}
-	e.locate()
-	if e.start.point > 0 {
-		e.load(e.start.point)
-		e.line("bar.sync 0;") // the shared memory is there
-		e.line("bra.uni %s;", afterLabel(e.start.point))
-		return nil
-	}
-	// Each thread at its own point, 0 is the beginning.
-	e.line("mul.wide.u32 %%hg_t, %%hg_tid, 4;")
-	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
-	e.line("ld.global.u32 %%hg_v, [%%hg_b];")
-	e.line("setp.eq.u32 %%hg_p, %%hg_v, %d;", pause.ThreadEnded)
-	e.line("@%%hg_p bra %s;", endLabel)
-	for i := range e.plan.Points {
-		e.line("setp.eq.u32 %%hg_p, %%hg_v, %d;", i+1)
-		e.line("@%%hg_p bra %s;", loadLabel(i+1))
-	}
-	e.line("bra %s;", blockLabel(0))
-	for i, p := range e.plan.Points {
-		e.place(loadLabel(i + 1))
-		e.load(i + 1)
-		e.line("bra %s;", e.target(p.Block))
-	}
-	return nil
+// thread computes the thread's number in its block, and how many there are.
+func (e *emitter) thread() {
+	e.line("mov.u32 %%hg_tid, %%tid.z;")
+	e.line("mov.u32 %%hg_v, %%ntid.y;")
+	e.line("mov.u32 %%hg_i, %%tid.y;")
+	e.line("mad.lo.u32 %%hg_tid, %%hg_tid, %%hg_v, %%hg_i;")
+	e.line("mov.u32 %%hg_threads, %%ntid.x;")
+	e.line("mov.u32 %%hg_i, %%tid.x;")
+	e.line("mad.lo.u32 %%hg_tid, %%hg_tid, %%hg_threads, %%hg_i;")
+	e.line("mul.lo.u32 %%hg_threads, %%hg_threads, %%hg_v;")
+	e.line("mov.u32 %%hg_v, %%ntid.z;")
+	e.line("mul.lo.u32 %%hg_threads, %%hg_threads, %%hg_v;")
 }
 
-// listedBlock finds which block of the launch this one is.
-func (e *emitter) listedBlock() {
-	e.line("ld.global.u64 %%hg_a, [%%hg+%d];", launchList)
-	e.line("mov.u32 %%hg_block, %%ctaid.x;")
+// blockNumber computes the block's number.
+func (e *emitter) blockNumber() {
+	e.line("mov.u32 %%hg_block, %%ctaid.z;")
+	e.line("mov.u32 %%hg_v, %%nctaid.y;")
+	e.line("mov.u32 %%hg_i, %%ctaid.y;")
+	e.line("mad.lo.u32 %%hg_block, %%hg_block, %%hg_v, %%hg_i;")
+	e.line("mov.u32 %%hg_v, %%nctaid.x;")
+	e.line("mov.u32 %%hg_i, %%ctaid.x;")
+	e.line("mad.lo.u32 %%hg_block, %%hg_block, %%hg_v, %%hg_i;")
+}
+
+// statusAddress makes %hg_a the address of the block's status.
+func (e *emitter) statusAddress() {
+	e.blockNumber()
+	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
 	e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
 	e.line("add.u64 %%hg_a, %%hg_a, %%hg_t;")
-	e.line("ld.global.u32 %%hg_block, [%%hg_a];")
-	e.grid()
-	e.line("rem.u32 %%hg_cx, %%hg_block, %%hg_nx;")
-	e.line("div.u32 %%hg_i, %%hg_block, %%hg_nx;")
-	e.line("rem.u32 %%hg_cy, %%hg_i, %%hg_ny;")
-	e.line("div.u32 %%hg_cz, %%hg_i, %%hg_ny;")
 }
 
-func (e *emitter) grid() {
-	for i, r := range []string{"nx", "ny", "nz"} {
-		e.line("ld.global.u32 %%hg_%s, [%%hg+%d];", r, launchGrid+4*i)
-	}
-}
-
-// ownBlock is listedBlock for a kernel that was launched with the program's grid.
-func (e *emitter) ownBlock() {
-	if e.start.listed {
-		return
-	}
-	e.grid()
-	e.line("mov.u32 %%hg_cx, %%ctaid.x;")
-	e.line("mov.u32 %%hg_cy, %%ctaid.y;")
-	e.line("mov.u32 %%hg_cz, %%ctaid.z;")
-	e.line("mad.lo.u32 %%hg_block, %%hg_cz, %%hg_ny, %%hg_cy;")
-	e.line("mad.lo.u32 %%hg_block, %%hg_block, %%hg_nx, %%hg_cx;")
-}
-
-// locate computes where the block's area, values and status are, as
-// pause.Plan.StateBytes has it.
+// locate computes where the block's area and the values in it are.
 func (e *emitter) locate() {
-	e.line("ld.global.u64 %%hg_area, [%%hg+%d];", launchState)
-	e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
-	e.line("add.u64 %%hg_status, %%hg_area, %%hg_t;")
-	// The areas begin behind the status words.
-	e.line("mul.lo.u32 %%hg_i, %%hg_nx, %%hg_ny;")
-	e.line("mul.lo.u32 %%hg_i, %%hg_i, %%hg_nz;")
-	e.line("mul.wide.u32 %%hg_t, %%hg_i, 4;")
-	e.line("add.u64 %%hg_t, %%hg_t, 15;")
-	e.line("and.b64 %%hg_t, %%hg_t, -16;")
-	e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
+	e.thread()
+	e.blockNumber()
+	e.line("cvt.u64.u32 %%hg_t, %%hg_block;")
+	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchAreaBytes)
+	e.line("ld.param.u64 %%hg_area, [%s+%d];", LaunchParam, launchAreas)
+	e.line("mad.lo.u64 %%hg_area, %%hg_a, %%hg_t, %%hg_area;")
 	// Shared memory comes first.
-	e.line("ld.global.u32 %%hg_i, [%%hg+%d];", launchShared)
-	e.line("cvt.u64.u32 %%hg_values, %%hg_i;")
-	e.line("add.u64 %%hg_values, %%hg_values, %d;", e.plan.SharedBytes+15)
-	e.line("and.b64 %%hg_values, %%hg_values, -16;")
-	e.line("cvt.u64.u32 %%hg_b, %%hg_threads;")
-	e.line("mul.lo.u64 %%hg_t, %%hg_b, %d;", e.plan.ThreadBytes+e.plan.LocalBytes)
-	e.line("add.u64 %%hg_t, %%hg_t, %%hg_values;")
-	e.line("cvt.u64.u32 %%hg_a, %%hg_block;")
-	e.line("mul.lo.u64 %%hg_t, %%hg_t, %%hg_a;")
-	e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
-	e.line("add.u64 %%hg_values, %%hg_values, %%hg_area;")
-	e.line("mul.lo.u64 %%hg_local, %%hg_b, %d;", e.plan.ThreadBytes)
-	e.line("add.u64 %%hg_local, %%hg_local, %%hg_values;")
-	e.line("cvt.u64.u32 %%hg_t, %%hg_tid;")
-	e.line("mul.lo.u64 %%hg_t, %%hg_t, %d;", e.plan.LocalBytes)
-	e.line("add.u64 %%hg_local, %%hg_local, %%hg_t;")
+	e.line("ld.param.u32 %%hg_i, [%s+%d];", LaunchParam, launchShared)
+	e.line("add.u32 %%hg_i, %%hg_i, %d;", e.plan.SharedBytes+15)
+	e.line("and.b32 %%hg_i, %%hg_i, -16;")
+	e.line("cvt.u64.u32 %%hg_t, %%hg_i;")
+	e.line("add.u64 %%hg_values, %%hg_area, %%hg_t;")
 }
 
-// save prints what a block does that pauses at a point.
-func (e *emitter) save(i int) {
-	point := e.plan.Points[i]
-	e.place(saveLabel(i + 1))
-	e.ownBlock()
+const saveMemoryLabel = "$hg_save"
+
+// save prints what a block does, or a thread, that pauses at a point.
+func (e *emitter) save(number int) {
+	point := &e.plan.Points[number-1]
+	e.place(saveLabel(number))
 	e.locate()
-	for _, v := range point.Values {
-		e.valueAddress(v)
-		e.storeValue(v)
-	}
-	if point.Kind == pause.BackEdge {
-		e.line("mov.u32 %%hg_v, %d;", i+1)
-		e.storeThreadPoint()
-		e.line("mov.pred %%hg_saved, 1;")
+	e.values(point.Values, e.storeValue)
+	e.line("mov.u32 %%hg_point, %d;", number)
+	e.line("bra%s %s;", e.uni(), saveMemoryLabel)
+}
+
+// saveMemory prints the end of it, which is the same for all points.
+func (e *emitter) saveMemory() {
+	e.place(saveMemoryLabel)
+	e.locate() // again, so that only the point's number comes here in a register
+	if e.plan.Class == pause.BackEdgePausable {
+		e.threadPoint()
+		e.line("st.global.u32 [%%hg_b], %%hg_point;")
 		e.memory(false)
-		e.line("bra %s;", endLabel)
+		e.line("mov.pred %%hg_saved, 1;")
+		e.line("bra $hg_meet;")
 		return
 	}
 	if e.copiesLater() {
@@ -140,8 +94,9 @@ func (e *emitter) save(i int) {
 		e.line("bar.sync 0;")
 	}
 	e.memory(false)
+	e.statusAddress()
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
-	e.line("@%%hg_p st.global.u32 [%%hg_status], %d;", i+1)
+	e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_point;")
 	e.line("bra.uni $hg_leave;")
 }
 
@@ -158,27 +113,25 @@ func (e *emitter) copiesLater() bool {
 	return false
 }
 
-// load prints the way back of save.
-func (e *emitter) load(number int) {
-	for _, v := range e.plan.Points[number-1].Values {
-		e.valueAddress(v)
-		e.loadValue(v)
-	}
-	e.memory(true)
-}
-
-func (e *emitter) storeThreadPoint() {
+// threadPoint makes %hg_b the address of the thread's own point.
+func (e *emitter) threadPoint() {
 	e.line("mul.wide.u32 %%hg_t, %%hg_tid, 4;")
 	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
-	e.line("st.global.u32 [%%hg_b], %%hg_v;")
 }
 
-// valueAddress makes %hg_b the address of this thread's value.
-func (e *emitter) valueAddress(v pause.Value) {
-	e.line("mul.wide.u32 %%hg_t, %%hg_threads, %d;", v.Offset)
-	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
-	e.line("mul.wide.u32 %%hg_t, %%hg_tid, %d;", v.Type.Size())
-	e.line("add.u64 %%hg_b, %%hg_b, %%hg_t;")
+// values goes through the values of a point, with %hg_b the address of this
+// thread's one. Each address is made of the one before it: all of the program's
+// registers are alive here, and a kernel has as many as are alive at once.
+func (e *emitter) values(values []pause.Value, do func(pause.Value)) {
+	from, offset, size := "%hg_values", int64(0), 0
+	for _, v := range values {
+		e.line("mad.wide.s32 %%hg_b, %%hg_threads, %d, %s;", v.Offset-offset, from)
+		if v.Type.Size() != size {
+			e.line("mad.wide.s32 %%hg_b, %%hg_tid, %d, %%hg_b;", v.Type.Size()-size)
+		}
+		do(v)
+		from, offset, size = "%hg_b", v.Offset, v.Type.Size()
+	}
 }
 
 // exchange saves (by "sub") or loads (by "add") an address of shared or local
@@ -265,11 +218,16 @@ func (e *emitter) memory(back bool) {
 		e.copy(copying{space: "shared", name: sharedArray, area: "%hg_area", back: back, together: true, unit: 4}, fmt.Sprint(e.plan.SharedBytes))
 	}
 	if dynamic := e.dynamic(); dynamic != "" {
-		e.line("ld.global.u32 %%hg_votes, [%%hg+%d];", launchShared)
+		e.line("ld.param.u32 %%hg_votes, [%s+%d];", LaunchParam, launchShared)
 		e.copy(copying{space: "shared", name: dynamic, area: "%hg_area", offset: e.plan.SharedBytes, back: back, together: true, unit: 1}, "%hg_votes")
 	}
 	if e.plan.LocalBytes > 0 {
-		e.copy(copying{space: "local", name: localArray, area: "%hg_local", back: back, unit: 4}, fmt.Sprint(e.plan.LocalBytes))
+		e.line("mul.wide.u32 %%hg_t, %%hg_threads, %d;", e.plan.ThreadBytes)
+		e.line("add.u64 %%hg_area, %%hg_values, %%hg_t;")
+		e.line("cvt.u64.u32 %%hg_t, %%hg_tid;")
+		e.line("mul.lo.u64 %%hg_t, %%hg_t, %d;", e.plan.LocalBytes)
+		e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
+		e.copy(copying{space: "local", name: localArray, area: "%hg_area", back: back, unit: 4}, fmt.Sprint(e.plan.LocalBytes))
 	}
 }
 
@@ -287,8 +245,8 @@ func (e *emitter) copy(c copying, size string) {
 	step := fmt.Sprint(c.unit)
 	if c.together {
 		e.line("mul.lo.u32 %%hg_i, %%hg_tid, %d;", c.unit)
-		e.line("mul.lo.u32 %%hg_count, %%hg_threads, %d;", c.unit)
-		step = "%hg_count"
+		e.line("mul.lo.u32 %%hg_step, %%hg_threads, %d;", c.unit)
+		step = "%hg_step"
 	} else {
 		e.line("mov.u32 %%hg_i, 0;")
 	}
@@ -310,9 +268,6 @@ func (e *emitter) copy(c copying, size string) {
 	e.line("add.u32 %%hg_i, %%hg_i, %s;", step)
 	e.line("bra %s;", loop)
 	e.place(done)
-	if c.together {
-		e.line("mov.u32 %%hg_count, 1;")
-	}
 }
 
 // ends prints how threads end that ran to their end.
@@ -322,29 +277,31 @@ func (e *emitter) copy(c copying, size string) {
 // those that have saved too, and the block is done if nobody has.
 func (e *emitter) ends() {
 	e.place(endLabel)
-	e.line("ld.global.u64 %%hg_a, [%%hg+%d];", launchState)
+	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
 	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
 	e.line("@%%hg_p bra $hg_leave;")
 	if e.plan.Class == pause.BarrierPausable {
+		e.thread()
 		e.line("setp.ne.u32 %%hg_p, %%hg_tid, 0;")
 		e.line("@%%hg_p bra $hg_leave;")
-		e.ownBlock()
-		e.line("mul.wide.u32 %%hg_t, %%hg_block, 4;")
-		e.line("add.u64 %%hg_a, %%hg_a, %%hg_t;")
+		e.statusAddress()
 		e.line("mov.u32 %%hg_v, %d;", pause.Done)
 		e.line("st.global.u32 [%%hg_a], %%hg_v;")
 	} else {
+		e.line("mov.pred %%hg_saved, 0;")
+		e.place("$hg_meet")
 		e.line("barrier.red.popc.u32 %%hg_votes, 0, %%hg_saved;")
-		e.ownBlock()
 		e.locate()
+		e.statusAddress()
 		e.line("setp.eq.u32 %%hg_q, %%hg_votes, 0;")
 		e.line("selp.b32 %%hg_v, %d, %d, %%hg_q;", pause.Done, pause.ThreadPoints)
 		e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
-		e.line("@%%hg_p st.global.u32 [%%hg_status], %%hg_v;")
+		e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_v;")
 		e.line("or.pred %%hg_p, %%hg_q, %%hg_saved;")
 		e.line("@%%hg_p bra $hg_leave;")
+		e.threadPoint()
 		e.line("mov.u32 %%hg_v, %d;", pause.ThreadEnded)
-		e.storeThreadPoint()
+		e.line("st.global.u32 [%%hg_b], %%hg_v;")
 	}
 	e.place("$hg_leave")
 	e.line("exit;")

@@ -47,7 +47,7 @@ func (d *NVPTX) Build(p *Program) error {
 		}
 	}
 	// The corpus' loops are short; shared memory begins at 1024 on an H200.
-	text, err = nvptx.Module(src, p.Module, plans, nvptx.Checks{Barriers: 4, Rounds: 4, Pad: 1024})
+	text, err = nvptx.Module(src, p.Module, plans, nvptx.Checks{Barriers: 4, Rounds: 4, Clocks: 64, Pad: 1024})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (d *NVPTX) Build(p *Program) error {
 	return nil
 }
 
-// Run runs a launch, with a kernel of its own for the blocks of each status.
+// Run begins a launch, or goes on with one, whatever its blocks' statuses are.
 func (d *NVPTX) Run(ctx context.Context, l *Launch, stop *rand.Rand) error {
 	if err := d.Build(l.Program); err != nil {
 		return err
@@ -71,32 +71,12 @@ func (d *NVPTX) Run(ctx context.Context, l *Launch, stop *rand.Rand) error {
 	if nvptx.Pausable(d.module, l.Plan) != nil {
 		return d.whole(ctx, l)
 	}
-	before := slices.Clone(l.State)
-	statuses := append([]uint32{pause.NotStarted, pause.ThreadPoints}, make([]uint32, len(l.Plan.Points))...)
-	for i := range l.Plan.Points {
-		statuses[i+2] = uint32(i + 1)
+	kernel := l.Kernel.Name
+	if slices.ContainsFunc(l.State[:4*l.Blocks()], func(b byte) bool { return b != 0 }) {
+		kernel = nvptx.ResumeName(kernel)
 	}
-	for _, s := range statuses {
-		var list []byte
-		for b := range l.Blocks() {
-			if binary.LittleEndian.Uint32(before[4*b:]) == s {
-				list = binary.LittleEndian.AppendUint32(list, b)
-			}
-		}
-		if list == nil {
-			continue
-		}
-		kernel := nvptx.ResumeName(l.Kernel.Name, int(s))
-		if s == pause.ThreadPoints {
-			kernel = nvptx.ThreadsName(l.Kernel.Name)
-		}
-		grid := [3]uint32{uint32(len(list) / 4), 1, 1}
-		if s == pause.NotStarted && grid[0] == l.Blocks() {
-			kernel, grid = l.Kernel.Name, l.Grid // as the program launches it
-		}
-		if err := d.enter(ctx, l, kernel, grid, list, stop); err != nil {
-			return fmt.Errorf("%s: %w", kernel, err)
-		}
+	if err := d.enter(ctx, l, kernel, stop); err != nil {
+		return fmt.Errorf("%s: %w", kernel, err)
 	}
 	return nil
 }
@@ -143,33 +123,32 @@ func (d *NVPTX) launch(l *Launch, kernel string, params []byte) (*interp.Launch,
 	return run, nil
 }
 
-// enter runs one kernel over the blocks of a list. The flag goes up after some
-// looks at it.
-func (d *NVPTX) enter(ctx context.Context, l *Launch, kernel string, grid [3]uint32, list []byte, stop *rand.Rand) error {
-	const at = 0x1000_0000_0000
-	h := hgLaunch{State: at + stateOffset, List: at + listOffset, Flag: at + flagOffset, Grid: l.Grid, Block: l.Block, Shared: l.Shared}
-	text, err := binary.Append(nil, binary.LittleEndian, h)
+// enter runs one kernel. The flag goes up after some looks at it.
+func (d *NVPTX) enter(ctx context.Context, l *Launch, kernel string, stop *rand.Rand) error {
+	const state, flagAt = 0x1000_0000_0000, 0x1800_0000_0000
+	blocks, threads := int64(l.Blocks()), int64(l.Threads())
+	params := l.Params()
+	params = append(params, make([]byte, (8-len(params)%8)%8)...)
+	params, err := binary.Append(params, binary.LittleEndian, nvptx.Launch{
+		State: state, Areas: state + uint64(l.Plan.StatusBytes(blocks)), AreaBytes: uint64(l.Plan.AreaBytes(threads, int64(l.Shared))),
+		Flag: flagAt, Shared: l.Shared,
+	})
 	if err != nil {
 		return err
 	}
-	params := l.Params()
-	params = append(params, make([]byte, (8-len(params)%8)%8)...)
-	params = binary.LittleEndian.AppendUint64(params, at+launchOffset)
 	run, err := d.launch(l, kernel, params)
 	if err != nil {
 		return err
 	}
-	run.Grid = grid
-	for _, r := range []Region{{at + launchOffset, text}, {at + listOffset, list}, {at + stateOffset, l.State}} {
-		if err := run.Memory.Map(r.Addr, r.Bytes); err != nil {
-			return err
-		}
+	run.Grid = l.Grid
+	if err := run.Memory.Map(state, l.State); err != nil {
+		return err
 	}
 	flag, looks := make([]byte, 4), -1
 	if stop != nil {
 		looks = stop.IntN(5)
 	}
-	if err := run.Memory.Watch(h.Flag, flag, func() {
+	if err := run.Memory.Watch(flagAt, flag, func() {
 		if looks == 0 {
 			flag[0] = 1
 		}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvptx_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/interp"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+)
+
+// counting has a loop around a barrier in a loop, and one loop without. Each
+// thread counts in its element of p.
+const (
+	counting = ".version 8.0\n.target sm_80\n.address_size 64\n" + `
+.visible .entry together(.param .u64 p)
+{
+	.reg .pred %p; .reg .b32 %r<5>; .reg .b64 %d<4>;
+	ld.param.u64 %d0, [p];
+	mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;
+	mad.lo.u32 %r0, %r0, %r1, %r2;
+	mul.wide.u32 %d1, %r0, 4;
+	add.u64 %d0, %d0, %d1;
+	mov.u32 %r3, 0;
+outer:
+	mov.u32 %r4, 0;
+inner:
+	bar.sync 0;
+	ld.global.u32 %r0, [%d0]; add.u32 %r0, %r0, 1; st.global.u32 [%d0], %r0;
+	add.u32 %r4, %r4, 1;
+	setp.lt.u32 %p, %r4, 4;
+	@%p bra inner;
+	add.u32 %r3, %r3, 1;
+	setp.lt.u32 %p, %r3, 4;
+	@%p bra outer;
+	ret;
+}
+.visible .entry alone(.param .u64 p)
+{
+	.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<4>;
+	ld.param.u64 %d0, [p];
+	mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;
+	mad.lo.u32 %r0, %r0, %r1, %r2;
+	mul.wide.u32 %d1, %r0, 4;
+	add.u64 %d0, %d0, %d1;
+	mov.u32 %r3, 0;
+again:
+	ld.global.u32 %r0, [%d0]; add.u32 %r0, %r0, 1; st.global.u32 [%d0], %r0;
+	add.u32 %r3, %r3, 1;
+	setp.lt.u32 %p, %r3, 16;
+	@%p bra again;
+	ret;
+}
+`
+	blocks, threads = 4, 2
+	dataAt, stateAt = 0x10000, 0x20000
+	flagAt          = 0x30000
+)
+
+// launch runs a kernel of counting, with a state. The flag goes up at the look of
+// that number, from 0; -1: never.
+func launch(t *testing.T, kernel string, plan *pause.Plan, state, data []byte, look int) error {
+	t.Helper()
+	m := printed(t, load(t, counting))
+	params := binary.LittleEndian.AppendUint64(nil, dataAt)
+	params, err := binary.Append(params, binary.LittleEndian, nvptx.Launch{
+		State: stateAt, Areas: stateAt + uint64(plan.StatusBytes(blocks)), AreaBytes: uint64(plan.AreaBytes(threads, 0)), Flag: flagAt,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var memory interp.Memory
+	flag := make([]byte, 4)
+	if err := errors.Join(memory.Map(dataAt, data), memory.Map(stateAt, state), memory.Watch(flagAt, flag, func() {
+		if look == 0 {
+			flag[0] = 1
+		}
+		look--
+	})); err != nil {
+		t.Fatal(err)
+	}
+	return interp.Run(t.Context(), &interp.Launch{
+		Module: m, Kernel: m.Func(kernel), Grid: [3]uint32{blocks, 1, 1}, Block: [3]uint32{threads, 1, 1},
+		Params: params, Memory: &memory, MaxSteps: 1 << 20,
+	})
+}
+
+// TestStatus: each block does what its status says, all in one launch.
+func TestStatus(t *testing.T) {
+	for _, plan := range load(t, counting).Plans {
+		name := plan.Func.Name
+		resume := nvptx.ResumeName(name)
+		state := func(statuses ...uint32) []byte {
+			s := make([]byte, plan.StateBytes(blocks, threads, 0))
+			for i, status := range statuses {
+				binary.LittleEndian.PutUint32(s[4*i:], status)
+			}
+			return s
+		}
+		t.Run(name, func(t *testing.T) {
+			s, data := state(0, pause.Done, pause.Done, 0), make([]byte, 4*blocks*threads)
+			if err := launch(t, resume, plan, s, data, -1); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(data, []byte{16, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0}) {
+				t.Errorf("blocks 0 and 3 had not started: %v", data)
+			}
+			if done := state(pause.Done, pause.Done, pause.Done, pause.Done); !slices.Equal(s, done) {
+				t.Errorf("not all are done: %v", s)
+			}
+
+			for _, kernel := range []string{name, resume} {
+				s, data := state(), make([]byte, 4*blocks*threads)
+				if err := launch(t, kernel, plan, s, data, 0); err != nil {
+					t.Fatal(err)
+				}
+				if slices.Max(s) != 0 || slices.Max(data) != 0 {
+					t.Errorf("%s began although the flag was up", kernel)
+				}
+			}
+
+			paused, first := state(), make([]byte, 4*blocks*threads)
+			if err := launch(t, name, plan, paused, first, 2*blocks+1); err != nil {
+				t.Fatal(err)
+			}
+			again := slices.Clone(paused)
+			if err := launch(t, resume, plan, again, slices.Clone(first), 0); err != nil || !slices.Equal(again, paused) {
+				t.Errorf("a state was changed although the flag was up: %v", err)
+			}
+
+			fault := (*interp.Fault)(nil)
+			if err := launch(t, resume, plan, state(7), data, -1); !errors.As(err, &fault) || fault.Kind != interp.Trapped {
+				t.Errorf("a status that none has: %v", err)
+			}
+		})
+	}
+}
