@@ -73,7 +73,8 @@ demo: setup-run build ## run, checkpoint and restore a container, step by step
 	@go run ./integration/demo
 
 .PHONY: gpu-bundle
-gpu-bundle: setup-run build standin ## dist/gpu-bundle.tar.gz: all that a host with a GPU and no network needs
+gpu-bundle: setup-run build standin ## dist/gpu-bundle.tar.xz: all that a host with a GPU and no network needs
+	@hack/setup.sh cni toolkit
 	@hack/gpu-bundle.sh
 
 .PHONY: gpu-test

@@ -7,7 +7,7 @@
 # then it takes about a second. Two runs at once wait for each other.
 #
 #   hack/setup.sh                everything
-#   hack/setup.sh PART...        packages, opencl, criu, runc, containerd, nerdctl, kubelet, controlplane, cni, checkpointctl, lint, gotestsum
+#   hack/setup.sh PART...        packages, opencl, criu, runc, containerd, nerdctl, kubelet, controlplane, cni, toolkit, checkpointctl, lint, gotestsum
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -15,7 +15,7 @@ set -euo pipefail
 # the test image, musl for programs that run in it, curl for recipes of the
 # documentation. CRIU runs iptables-restore to lock a container's network; kmod
 # loads the modules that it needs for that.
-PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static musl-tools iptables kmod make git curl)
+PACKAGES=(ca-certificates debian-archive-keyring libseccomp-dev pkg-config patchelf busybox-static musl-tools iptables kmod make git curl xz-utils)
 
 # What the compiler's tests need: OpenCL on the CPU, and compilers for GPUs of AMD
 # and Intel. clang has to be of the version that wrote AMD's library. Debian 13 has
@@ -162,6 +162,15 @@ build_cni() {
 	CGO_ENABLED=0 go_build "$dir" -o "$out/" -ldflags '-s -w' ./plugins/main/ptp ./plugins/main/loopback ./plugins/ipam/host-local
 }
 
+# As its Makefile does: both load the driver's library when they run.
+build_toolkit() {
+	local version=$1 out=$2 dir
+	dir=$(module_dir github.com/NVIDIA/nvidia-container-toolkit "v$version")
+	CGO_ENABLED=1 CGO_CFLAGS=-w go_build "$dir" -o "$out/" \
+		-ldflags "-s -w -X github.com/NVIDIA/nvidia-container-toolkit/internal/info.version=$version '-extldflags=-Wl,-z,lazy -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'" \
+		./cmd/nvidia-ctk ./cmd/nvidia-cdi-hook
+}
+
 # go_install PACKAGE VERSION OUT builds a program that is published as a module
 # that depends on nothing but other modules.
 go_install() {
@@ -259,14 +268,15 @@ setup_nerdctl() { cached nerdctl "$NERDCTL_VERSION" build_nerdctl; }
 setup_kubelet() { cached kubelet "$KUBELET_VERSION" build_kubelet; }
 setup_controlplane() { cached controlplane "$KUBELET_VERSION" build_controlplane; }
 setup_cni() { cached cni "$CNI_VERSION" build_cni; }
+setup_toolkit() { cached toolkit "$NVIDIA_TOOLKIT_VERSION" build_toolkit; }
 setup_checkpointctl() { cached checkpointctl "$CHECKPOINTCTL_VERSION" build_checkpointctl; }
 setup_lint() { cached golangci-lint "$GOLANGCI_LINT_VERSION" build_golangci_lint; }
 setup_gotestsum() { cached gotestsum "$GOTESTSUM_VERSION" build_gotestsum; }
 
-[ $# -gt 0 ] || set -- packages opencl criu runc containerd nerdctl kubelet controlplane cni checkpointctl lint gotestsum
+[ $# -gt 0 ] || set -- packages opencl criu runc containerd nerdctl kubelet controlplane cni toolkit checkpointctl lint gotestsum
 for part; do
 	case $part in
-	packages | opencl | criu | runc | containerd | nerdctl | kubelet | controlplane | cni | checkpointctl | lint | gotestsum) "setup_$part" ;;
+	packages | opencl | criu | runc | containerd | nerdctl | kubelet | controlplane | cni | toolkit | checkpointctl | lint | gotestsum) "setup_$part" ;;
 	*) die "unknown part '$part'" ;;
 	esac
 done

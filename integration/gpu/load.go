@@ -116,11 +116,16 @@ func (t *test) annotations() map[string]string {
 	return map[string]string{hetoci.AnnotationEngine: t.engine}
 }
 
-func (t *test) create(ctx context.Context, l *load, gpu int) error {
-	l.patience = tickTimeout
+// patience is how long a program may take for its next ticks.
+func (t *test) patience() time.Duration {
 	if t.gpu.machine != nil {
-		l.patience = standInTickTimeout
+		return standInTickTimeout
 	}
+	return tickTimeout
+}
+
+func (t *test) create(ctx context.Context, l *load, gpu int) error {
+	l.patience = t.patience()
 	opts, err := t.container(gpu)
 	if err != nil {
 		return err

@@ -152,7 +152,7 @@ func (s *suite) close(ctx context.Context) error {
 		s.ck.stop()
 	}
 	if s.d != nil {
-		errs = append(errs, s.keepLog(), s.d.Stop(ctx))
+		errs = append(errs, s.keepLog(s.d, "containerd.log"), s.d.Stop(ctx))
 	}
 	if s.work != "" && s.ram != "" {
 		errs = append(errs, unix.Unmount(s.ram, unix.MNT_DETACH), os.RemoveAll(s.work))
@@ -160,9 +160,10 @@ func (s *suite) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keepLog copies the end of containerd's log, which has the shims' too.
-func (s *suite) keepLog() error {
-	in, err := os.Open(s.d.LogPath())
+// keepLog copies the end of a containerd's log, which has the shims' too, to a file
+// beside the report.
+func (s *suite) keepLog(d *testbed.Daemon, name string) error {
+	in, err := os.Open(d.LogPath())
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (s *suite) keepLog() error {
 			return err
 		}
 	}
-	out, err := os.OpenFile(filepath.Join(s.out, "containerd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	out, err := os.OpenFile(filepath.Join(s.out, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}

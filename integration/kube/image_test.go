@@ -39,7 +39,7 @@ func (n *node) saveImage(ctx context.Context, t *testing.T) (last int) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.waitImage(ctx, savedImage); err != nil {
+	if err := n.d.WaitImage(ctx, savedImage); err != nil {
 		t.Fatal(err)
 	}
 	return last

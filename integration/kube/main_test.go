@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	containerd "github.com/containerd/containerd/v2/client"
-
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
@@ -233,30 +231,9 @@ func (n *node) importImages(ctx context.Context) error {
 		if _, err := n.d.Import(ctx, im); err != nil {
 			return err
 		}
-		if err := n.waitImage(ctx, im.Name); err != nil {
+		if err := n.d.WaitImage(ctx, im.Name); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// waitImage waits until containerd's CRI has seen the image, which it marks.
-func (n *node) waitImage(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(n.d.Context(ctx), 30*time.Second)
-	defer cancel()
-	return testbed.Eventually(ctx, "the CRI knows "+name, func() error {
-		im, err := n.d.Client.GetImage(ctx, name)
-		if err != nil {
-			return testbed.Permanent(err)
-		}
-		return managed(im)
-	})
-}
-
-func managed(im containerd.Image) error {
-	// containerd 2.4, internal/cri/labels.
-	if im.Labels()["io.cri-containerd.image"] != "managed" {
-		return errors.New("it is not marked yet")
 	}
 	return nil
 }

@@ -241,6 +241,17 @@ func (m *Machine) node(name string) error {
 	return fmt.Errorf("no character device of this machine can stand for %s: /dev/fuse and /dev/loop-control can't be opened", name)
 }
 
+// Nodes makes device nodes in a directory, for what looks for the driver's there.
+func (m *Machine) Nodes(dir string, names ...string) error {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, int(m.Major<<8|m.Minor)); err != nil {
+			return fmt.Errorf("make %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
 // opens tries a device node, and notes its numbers if it can be used.
 func (m *Machine) opens(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

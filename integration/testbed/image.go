@@ -173,6 +173,23 @@ func (d *Daemon) Import(ctx context.Context, im Image) (containerd.Image, error)
 	return image, image.Unpack(ctx, d.Snapshotter)
 }
 
+// WaitImage waits until the CRI has seen an image, which it marks.
+func (d *Daemon) WaitImage(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(d.Context(ctx), startTimeout)
+	defer cancel()
+	return Eventually(ctx, "the CRI knows "+name, func() error {
+		im, err := d.Client.GetImage(ctx, name)
+		if err != nil {
+			return Permanent(err)
+		}
+		// containerd 2.4, internal/cri/labels.
+		if im.Labels()["io.cri-containerd.image"] != "managed" {
+			return errors.New("it is not marked yet")
+		}
+		return nil
+	})
+}
+
 func descriptor(mediaType string, blob []byte) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(blob), Size: int64(len(blob))}
 }

@@ -191,13 +191,12 @@ func (d *Daemon) cgroups() []string {
 // containerCgroups is cgroups without those of the namespace itself, which
 // nobody removes.
 func (d *Daemon) containerCgroups() []string {
-	if d.cri != nil {
-		return d.podCgroups()
-	}
-	return slices.DeleteFunc(d.cgroups(), func(dir string) bool { return filepath.Base(dir) == d.marker })
+	ours := slices.DeleteFunc(d.cgroups(), func(dir string) bool { return filepath.Base(dir) == d.marker })
+	return append(ours, d.podCgroups()...)
 }
 
-// podCgroups lists the cgroups of the containers of pods that were removed.
+// podCgroups lists the cgroups of the containers of a kubelet's pods that were
+// removed.
 func (d *Daemon) podCgroups() (dirs []string) {
 	for _, id := range d.ids {
 		for _, pattern := range []string{"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id} {

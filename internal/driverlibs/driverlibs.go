@@ -58,7 +58,7 @@ func Split(name string) (stem, version string, ok bool) {
 // the libraries, for where the linker's cache names none.
 var usual = []string{
 	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
-	"/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib", "/usr/lib/nvidia", "/lib64", "/run/opengl-driver/lib", "/usr/lib/wsl/lib",
+	"/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib", "/usr/lib/nvidia", "/lib64", "/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib", "/usr/lib/wsl/lib",
 }
 
 // cacheTimeout bounds a look into the linker's cache.

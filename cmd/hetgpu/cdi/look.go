@@ -54,7 +54,7 @@ func (h *Host) Look(ctx context.Context, inventory gpuplugin.Inventory, roots Ro
 	if h.Libraries, err = driverlibs.Find(roots.Driver, driverlibs.Dirs(ctx, roots.Driver), h.Driver); err != nil {
 		return err
 	}
-	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/opt/bin", "/run/current-system/sw/bin"} {
+	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/opt/bin", "/run/current-system/sw/bin"} {
 		file := filepath.Join(roots.Driver, dir, "nvidia-smi")
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
 			h.Programs = []string{file}
