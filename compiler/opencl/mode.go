@@ -13,7 +13,7 @@ import (
 // modeOf decides how a kernel is written, and says why if it is not natural.
 func modeOf(f *ir.Func) (Mode, string) {
 	c := passes.NewCFG(f)
-	u := c.Uniformity()
+	u := c.StrictUniformity() // a work item that has trapped must not be missed at a barrier
 	meets := false
 	for n, b := range c.Blocks {
 		for _, in := range b.Instrs {

@@ -10,13 +10,17 @@ import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 // A register is uniform if each of its writes has uniform operands and is
 // executed by all threads or by none. That is one answer for a register, not for
 // each of its values: safe, and exact enough for what compilers make.
+//
+// A trap ends the launch, and so a branch to what can only end in one keeps no
+// thread from what the others do (an assertion before a barrier). Where threads
+// that have trapped may not be missed all the same, StrictUniformity tells.
 type Uniformity struct {
 	cfg *CFG
 	// divergent registers and blocks. A block is divergent if threads decide on
 	// their own whether, or how often, they execute it.
 	regs   []bool
 	blocks []bool
-	// branch has for each block the blocks whose branches decide over it.
+	// deciders has for each block the blocks whose branches decide over it.
 	deciders [][]int
 	phases   *phases
 	live     *Liveness
@@ -31,12 +35,23 @@ func (u *Uniformity) Block(b int) bool { return !u.blocks[b] }
 // Branch tells whether all threads leave a block the same way.
 func (u *Uniformity) Branch(b int) bool { return !u.divergentBranch(b) }
 
-// Uniformity begins with everything uniform, and takes back what isn't until
+// Deciders returns the blocks whose branches decide whether, or how often, a block
+// is executed.
+func (u *Uniformity) Deciders(b int) []int { return u.deciders[b] }
+
+// Uniformity finds what is uniform in a launch without a trap.
+func (c *CFG) Uniformity() *Uniformity { return c.uniformity(c.deciders()) }
+
+// StrictUniformity counts threads that trap as threads that went another way.
+func (c *CFG) StrictUniformity() *Uniformity {
+	return c.uniformity(c.controlDependence(c.PostDominators()))
+}
+
+// uniformity begins with everything uniform, and takes back what isn't until
 // nothing changes.
-func (c *CFG) Uniformity() *Uniformity {
+func (c *CFG) uniformity(deciders [][]int) *Uniformity {
 	u := &Uniformity{
-		cfg: c, regs: make([]bool, len(c.Func.Regs)), blocks: make([]bool, len(c.Blocks)),
-		deciders: c.controlDependence(c.PostDominators()),
+		cfg: c, regs: make([]bool, len(c.Func.Regs)), blocks: make([]bool, len(c.Blocks)), deciders: deciders,
 	}
 	u.phases, u.live = newPhases(u), c.Liveness()
 	for changed := true; changed; {
@@ -170,28 +185,6 @@ func WholeBlock(in *ir.Instr) bool {
 		return false
 	}
 	return len(in.Args) == 1 || in.Args[1].Kind == ir.ImmOperand && in.Args[1].Imm == 0
-}
-
-// controlDependence returns for each block the blocks whose branches decide
-// whether it is executed: J. Ferrante, K. Ottenstein, J. Warren, "The Program
-// Dependence Graph".
-func (c *CFG) controlDependence(post *Tree) [][]int {
-	deciders := make([][]int, len(c.Blocks))
-	last := make([]int, len(c.Blocks))
-	for b, succs := range c.Succs {
-		if len(succs) < 2 {
-			continue
-		}
-		for _, s := range succs {
-			for at := s; at >= 0 && at != post.Parent[b]; at = post.Parent[at] {
-				if last[at] != b+1 {
-					last[at] = b + 1
-					deciders[at] = append(deciders[at], b)
-				}
-			}
-		}
-	}
-	return deciders
 }
 
 // WarpSynchronous tells of operations for which the threads of a warp wait for
