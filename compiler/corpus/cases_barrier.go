@@ -23,6 +23,8 @@ var barrierCases = []entry{
 	{"subsequence", subsequence},
 	{"last_block", lastBlock},
 	{"spin_lock", spinLock},
+	{"pipeline", pipeline},
+	{"asserts", asserts},
 }
 
 func namedBarriers(r *rand.Rand) *Case {
@@ -235,4 +237,40 @@ func spinLock(r *rand.Rand) *Case {
 		Buffers:  []*Buffer{in([]uint32{0}).variable("lock")},
 		Launches: []Launch{launch(blocks, 32, inout([]uint32{start}, []uint32{v}), inout(make([]uint32, blocks), seen))},
 	}
+}
+
+func pipeline(r *rand.Rand) *Case {
+	const blocks, rounds = 4, 5
+	data := words(r, blocks*64)
+	var want []uint32
+	for b := range blocks {
+		x := data[b*64:][:64]
+		for round := range rounds {
+			before := slices.Repeat([]uint32{uint32(round)}, 64)
+			if b > 0 {
+				before = want[((b-1)*rounds+round)*64:][:64]
+			}
+			x = apply(64, func(t int) uint32 { return bits.RotateLeft32(x[t], 3) + before[(t+7)%64]*0x9e3779b9 })
+			want = append(want, x...)
+		}
+	}
+	made := inout(make([]uint32, blocks), slices.Repeat([]uint32{rounds}, blocks))
+	return &Case{Launches: []Launch{launch(blocks, 64, in(data), out(want), made, uint32(rounds))}}
+}
+
+func asserts(r *rand.Rand) *Case {
+	const blocks, n, steps = 3, 96, 5
+	var next, want []uint32
+	for range blocks {
+		to := make([]uint32, n)
+		for order, i := r.Perm(n), 0; i < n; i++ { // one round through all: none leads to itself
+			to[order[i]] = uint32(order[(i+1)%n])
+		}
+		at := apply(n, func(t int) uint32 { return uint32(t) })
+		for range steps {
+			at = apply(n, func(t int) uint32 { return to[at[to[t]]] })
+		}
+		next, want = append(next, to...), append(want, at...)
+	}
+	return &Case{Launches: []Launch{launch(blocks, n, in(next), out(want), uint32(n), uint32(steps))}}
 }

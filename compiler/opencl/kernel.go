@@ -58,14 +58,22 @@ var locals = []struct{ name, text string }{
 
 var word = regexp.MustCompile(`\bhg_[a-z]+\b`)
 
-// wrap puts a kernel's head and declarations around its body.
-func (e *emitter) wrap(entry, body string) string {
+// The beginnings of entries, and of functions that entries call: some compilers
+// take no call of a kernel, and PoCL only calls that it can write in place.
+const (
+	entryHead    = "__kernel void "
+	functionHead = "static inline __attribute__((always_inline)) void "
+	arguments    = "(__global const struct hg_launch *hg, __local uchar *hg_shared)"
+)
+
+// wrap puts a function's head and declarations around its body.
+func (e *emitter) wrap(head, body string) string {
 	used := map[string]bool{}
 	for _, w := range word.FindAllString(body, -1) {
 		used[w] = true
 	}
 	e.out.Reset()
-	e.line("__kernel void %s(__global const struct hg_launch *hg, __local uchar *hg_shared)", entry)
+	e.line("%s%s", head, arguments)
 	e.open("")
 	e.line("const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];")
 	e.line("const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));")

@@ -21,6 +21,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
@@ -55,7 +56,8 @@ type Kernel struct {
 	// Entry is the function that starts blocks. It is empty if the kernel can't be
 	// written in OpenCL C: Reason says why.
 	Entry string
-	// Resume are the functions that resume blocks, by the blocks' status.
+	// Resume are the functions that resume blocks, by the blocks' status; Launches
+	// tells which are needed.
 	Resume []Resume
 	// Mode is how Entry is written, Reason why it is not natural.
 	Mode   Mode
@@ -64,10 +66,41 @@ type Kernel struct {
 	fixed, perThread int64
 }
 
-// Resume is an entry for the blocks that have a status.
+// Resume is an entry for the blocks that have one of these statuses.
 type Resume struct {
-	Status uint32
+	Statuses []uint32
+	Entry    string
+}
+
+// Part is an entry with the blocks that it is to run, in order.
+type Part struct {
 	Entry  string
+	Blocks []uint32
+}
+
+// Launches returns what to launch, one behind the other, to go on with blocks of
+// which these are the status words. Those that have stopped come first, lest they
+// hold what others wait for. The kernel must have an Entry.
+func (k *Kernel) Launches(status []uint32) []Part {
+	entries := slices.Concat(k.Resume, []Resume{{[]uint32{pause.NotStarted}, k.Entry}})
+	if begun := func(s uint32) bool { return s != pause.NotStarted }; !slices.ContainsFunc(status, begun) {
+		entries = entries[len(entries)-1:]
+	}
+	taken := make([]bool, len(status))
+	var parts []Part
+	for _, e := range entries {
+		part := Part{Entry: e.Entry}
+		for b, s := range status {
+			if !taken[b] && slices.Contains(e.Statuses, s) {
+				taken[b] = true
+				part.Blocks = append(part.Blocks, uint32(b))
+			}
+		}
+		if part.Blocks != nil {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // LocalBytes is the size of an entry's second argument for so many threads in a
@@ -140,7 +173,7 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 	k.Entry = w.name(k.Plan.Func.Name)
 	k.Mode, k.Reason = modeOf(k.Plan.Func)
 	e := w.emitter(k, k.Mode)
-	text, err := e.entry(k, k.Entry, 0)
+	text, err := e.entry(k, k.begins(), 0)
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +181,7 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 		if p.Kind != pause.Barrier {
 			continue
 		}
-		r := Resume{Status: uint32(i + 1), Entry: fmt.Sprintf("%s__r%d", k.Entry, i+1)}
+		r := Resume{[]uint32{uint32(i + 1)}, fmt.Sprintf("%s__r%d", k.Entry, i+1)}
 		t, err := w.resumer(k, p, r.Entry).entry(k, r.Entry, i+1)
 		if err != nil {
 			return "", err
@@ -157,7 +190,7 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 		text += t
 	}
 	if e.backEdges() {
-		r := Resume{Status: pause.ThreadPoints, Entry: k.Entry + "__rt"}
+		r := Resume{[]uint32{pause.ThreadPoints}, k.Entry + "__rt"}
 		t, err := w.emitter(k, Natural).entry(k, r.Entry, -1)
 		if err != nil {
 			return "", err
@@ -165,7 +198,46 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 		k.Resume = append(k.Resume, r)
 		text += t
 	}
+	if k.joint() {
+		text += k.together()
+	}
 	return text, nil
+}
+
+// together makes the entries of a kernel whose blocks must be resumed together: the
+// functions that others have as entries are called by one, each for its blocks.
+func (k *Kernel) together() string {
+	all := Resume{[]uint32{pause.NotStarted}, k.Entry + "__ra"}
+	var e emitter
+	e.line("%s%s%s", entryHead, k.Entry, arguments)
+	e.open("")
+	e.line("%s(hg, hg_shared);", k.begins())
+	e.close()
+	e.line("")
+	e.line("%s%s%s", entryHead, all.Entry, arguments)
+	e.open("")
+	e.line("const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);")
+	e.line("switch (((__global const uint *)hg->state)[hg_b]) {")
+	for _, r := range k.Resume {
+		e.line("case %d: %s(hg, hg_shared); break;", r.Statuses[0], r.Entry)
+		all.Statuses = append(all.Statuses, r.Statuses[0])
+	}
+	e.line("default: %s(hg, hg_shared);", k.begins())
+	e.line("}")
+	e.close()
+	k.Resume = []Resume{all}
+	return e.out.String() + "\n"
+}
+
+// joint tells that the kernel's blocks are resumed together.
+func (k *Kernel) joint() bool { return k.Plan.Waits && len(k.Plan.Points) > 0 }
+
+// begins is the function that starts blocks.
+func (k *Kernel) begins() string {
+	if k.joint() {
+		return k.Entry + "__r0"
+	}
+	return k.Entry
 }
 
 // name makes an entry's name that is the module's only one.
@@ -218,7 +290,7 @@ func (w *writer) resumer(k *Kernel, p pause.Point, name string) *emitter {
 	return e
 }
 
-// entry writes one entry: resume is 0 for the start, a point's number, or -1 for
+// entry writes one entry, or what together calls: resume is 0 for the start, a point's number, or -1 for
 // threads with points of their own.
 func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 	e.depth = 1
@@ -248,7 +320,11 @@ func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 		buffers = 2
 	}
 	k.perThread = max(k.perThread, buffers*int64(e.words))
-	return e.wrap(name, body) + "\n", nil
+	head := entryHead
+	if k.joint() {
+		head = functionHead
+	}
+	return e.wrap(head+name, body) + "\n", nil
 }
 
 // fixedWords is how many words of local memory a block has beside its threads'.

@@ -22,6 +22,7 @@ var pausable = []struct {
 	{"reduce", opencl.Natural, launch{grid: [3]uint32{6, 1, 1}, block: [3]uint32{64, 1, 1}, dynamic: 40, params: []uint64{6}, data: randomWords(6*64, 0)}},
 	{"phases", opencl.General, launch{grid: [3]uint32{3, 1, 1}, block: [3]uint32{64, 1, 1}, params: []uint64{12}, data: randomWords(3*64, 0)}},
 	{"collatz", opencl.Natural, launch{grid: [3]uint32{4, 1, 1}, block: [3]uint32{48, 1, 1}, params: []uint64{20}, data: make([]byte, 8*4*48)}},
+	{"relay", opencl.Natural, launch{grid: [3]uint32{4, 1, 1}, block: [3]uint32{40, 1, 1}, params: []uint64{6}, data: make([]byte, 256+4*4*40)}},
 }
 
 // TestPause stops launches at random points, in turn on PoCL and in the
@@ -116,22 +117,17 @@ func (j *journey) onInterp() {
 // onDevice runs the blocks of each status: to the next point, or with the flag not
 // set to the end.
 func (j *journey) onDevice(toEnd bool) {
-	groups := map[uint32][]uint32{}
-	for b := range j.l.blocks() {
-		groups[j.status(int(b))] = append(groups[j.status(int(b))], b)
+	var status []uint32
+	for b := range int(j.l.blocks()) {
+		status = append(status, j.status(b))
 	}
-	entries := append([]opencl.Resume{{Status: pause.NotStarted, Entry: j.k.Entry}}, j.k.Resume...)
-	for _, e := range entries {
-		blocks := groups[e.Status]
-		if len(blocks) == 0 {
-			continue
-		}
+	for _, part := range j.k.Launches(status) {
 		l := j.l
-		if !toEnd && (e.Status != pause.NotStarted || j.r.IntN(2) == 0) {
+		if !toEnd && (part.Entry != j.k.Entry || j.r.IntN(2) == 0) {
 			l.flag = 1
 		}
-		j.l.data, j.state = onDevice(j.t, j.d, j.m, j.k, e.Entry, &l, j.state, blocks)
-		for _, b := range blocks {
+		j.l.data, j.state = onDevice(j.t, j.d, j.m, j.k, part.Entry, &l, j.state, part.Blocks)
+		for _, b := range part.Blocks {
 			if s := j.status(int(b)); s != pause.Done && s != pause.NotStarted {
 				j.device++
 				break

@@ -62,9 +62,9 @@ const flagRounds = 64
 
 // enter writes what comes before a block's first instruction: nothing begins once
 // the flag is set. Blocks that wait for one another all begin, or the others would
-// wait for ever.
+// wait for ever, unless they stop while they wait.
 func (e *emitter) enter() {
-	if e.plan.Waits {
+	if e.plan.Waits && len(e.plan.Points) == 0 {
 		return
 	}
 	e.open("if (hg_t == 0)")

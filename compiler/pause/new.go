@@ -41,17 +41,16 @@ func (p *planner) class(c Class, at ir.Pos, format string, args ...any) {
 // decide finds the class and the points, which are empty for what runs to its
 // end. The order matters: what forbids a pause comes first.
 func (p *planner) decide() {
-	if why := p.Func.NVIDIAOnly; len(why) > 0 {
-		p.class(NVIDIAOnly, why[0].Pos, "%s", why[0].Text)
-		return
-	}
-	if in, why := p.forbidden(); in != nil {
-		p.class(RunsToEnd, in.Pos, "%s", why)
+	if p.never() {
+		in, _, _ := p.waits()
+		p.Waits = in != nil
 		return
 	}
 	first, total := p.barriers()
-	if in, what := p.waits(); in != nil {
-		p.Points, p.Waits = nil, true
+	in, what, blind := p.waits()
+	p.Waits = in != nil
+	if blind {
+		p.Points = nil
 		p.class(RunsToEnd, in.Pos, "blocks wait for one another: a loop ends when %s has another value", what)
 		return
 	}
@@ -65,6 +64,23 @@ func (p *planner) decide() {
 	default:
 		p.backEdges()
 	}
+	if p.Waits && len(p.Points) > 0 {
+		p.Reason += fmt.Sprintf("; blocks may wait for one another in line %d, and are resumed together", in.Pos.Line)
+	}
+}
+
+// never tells, and decides, that a kernel can't be paused wherever its barriers and
+// loops are.
+func (p *planner) never() bool {
+	if why := p.Func.NVIDIAOnly; len(why) > 0 {
+		p.class(NVIDIAOnly, why[0].Pos, "%s", why[0].Text)
+		return true
+	}
+	in, why := p.forbidden()
+	if in != nil {
+		p.class(RunsToEnd, in.Pos, "%s", why)
+	}
+	return in != nil
 }
 
 // forbidden finds what can't be paused, wherever it stands.

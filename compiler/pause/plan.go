@@ -98,7 +98,11 @@ type Plan struct {
 	Reason string // why it is of this class
 	Pos    ir.Pos // what the reason speaks of
 	Points []Point
-	// Waits tells that blocks wait for one another: all begin, or none.
+	// Waits tells that blocks may wait for one another. Of a kernel without points
+	// all blocks begin, or none. In one with points a block that waits comes to a
+	// point again and again, and so it stops; those that have stopped and those that
+	// have not started must be resumed by one launch, in the order of their numbers:
+	// in two launches one behind the other, the first could wait for the second.
 	Waits bool
 	// Shared lays out the kernel's static shared memory and Local each thread's
 	// local memory.

@@ -92,20 +92,13 @@ func (o *OpenCL) Run(_ context.Context, l *Launch, stop *rand.Rand) error {
 	if err := o.load(l); err != nil {
 		return err
 	}
-	entries := append([]opencl.Resume{{Status: pause.NotStarted, Entry: k.Entry}}, k.Resume...)
-	before := append([]byte(nil), l.State...)
-	for _, e := range entries {
-		var list []byte
-		for b := range l.Blocks() {
-			if binary.LittleEndian.Uint32(before[4*b:]) == e.Status {
-				list = binary.LittleEndian.AppendUint32(list, b)
-			}
-		}
-		if list == nil {
-			continue
-		}
-		if err := o.enter(l, k, e.Entry, list, stop); err != nil {
-			return fmt.Errorf("%s: %w", e.Entry, err)
+	status := make([]uint32, l.Blocks())
+	for b := range l.Blocks() {
+		status[b] = l.Status(b)
+	}
+	for _, part := range k.Launches(status) {
+		if err := o.enter(l, k, part, stop); err != nil {
+			return fmt.Errorf("%s: %w", part.Entry, err)
 		}
 	}
 	return o.unload(l)
@@ -154,14 +147,18 @@ type hgLaunch struct {
 }
 
 // enter runs one entry over the blocks of a list.
-func (o *OpenCL) enter(l *Launch, k *opencl.Kernel, entry string, list []byte, stop *rand.Rand) error {
-	base, groups := o.Device.Base, uint64(len(list)/4)
+func (o *OpenCL) enter(l *Launch, k *opencl.Kernel, part opencl.Part, stop *rand.Rand) error {
+	base, groups := o.Device.Base, uint64(len(part.Blocks))
+	list, err := binary.Append(nil, binary.LittleEndian, part.Blocks)
+	if err != nil {
+		return err
+	}
 	h := hgLaunch{
 		Params: base + paramsOffset, State: o.state(), List: base + listOffset, Flag: base + flagOffset, Vars: base + varsOffset,
 		Trap: base + trapOffset, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Groups: uint32(groups),
 	}
 	run := clrun.Run{
-		Entry: entry, Launch: base + launchOffset,
+		Entry: part.Entry, Launch: base + launchOffset,
 		LocalBytes: uint64(k.LocalBytes(int64(l.Threads()), int64(l.Shared))),
 		Local:      [3]uint64{uint64(l.Block[0]), uint64(l.Block[1]), uint64(l.Block[2])},
 		Global:     [3]uint64{groups * uint64(l.Block[0]), uint64(l.Block[1]), uint64(l.Block[2])},
