@@ -146,7 +146,7 @@ func longLoop(r *rand.Rand) *Case {
 			want = append(want, v, rounds)
 		}
 	}
-	return &Case{Launches: []Launch{launch(blocks, threads, in(data), out(want), uint32(most))}}
+	return &Case{Launches: []Launch{launch(blocks, threads, in(data), out(want), uint32(most), uint32(0))}}
 }
 
 func nestedBarriers(r *rand.Rand) *Case {

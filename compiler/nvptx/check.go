@@ -28,6 +28,9 @@ type Checks struct {
 	// Pad is how many bytes lie before a kernel's shared and local memory, for
 	// tests: a device has them anywhere.
 	Pad int
+	// Late: blocks begin without a look at the flag, for tests: one that is up stops
+	// them at the first point where they look.
+	Late bool
 }
 
 func (c Checks) orDefault() Checks {
@@ -117,7 +120,9 @@ func (e *emitter) prologue() {
 	}
 	e.look()
 	e.line("bar.red.or.pred %%hg_p, 0, %%hg_q;")
-	e.line("@%%hg_p bra.uni $hg_leave;")
+	if !e.checks.Late {
+		e.line("@%%hg_p bra.uni $hg_leave;")
+	}
 }
 
 // firstInterval: at barriers the interval is a number of barriers, at back-edges

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/child"
 )
 
 const (
@@ -63,7 +65,7 @@ __kernel void add(__global const ulong *args, __local uchar *shared) {
 }`)
 	must(t, err)
 	const args, data, n = base + 64, base + 4096, 16
-	must(t, d.Write(args, u64s(data)))
+	must(t, d.Write(args, child.U64s(data)))
 	for i := range n {
 		must(t, d.Write(data+uint64(4*i), binary.LittleEndian.AppendUint32(nil, uint32(100*i))))
 	}
@@ -91,7 +93,7 @@ __kernel void wait(__global const ulong *args, __local uchar *shared) {
 	while (!*flag) ;
 }`)
 	must(t, err)
-	must(t, d.Write(base, u64s(base+128)))
+	must(t, d.Write(base, child.U64s(base+128)))
 	one := [3]uint64{1, 1, 1}
 	_, err = d.Run(Run{Entry: "wait", Launch: base, Global: one, Local: one, Flag: base + 128, FlagAfter: time.Millisecond})
 	must(t, err)
@@ -110,11 +112,11 @@ func TestRefuses(t *testing.T) {
 		"RUN: no such entry":          func() error { _, err := d.Run(Run{Entry: "x", Launch: base, Global: one, Local: one}); return err },
 		"RUN: a launch outside":       func() error { _, err := d.Run(Run{Entry: "x", Launch: 8, Global: one, Local: one}); return err },
 		"RUN: no entry":               func() error { _, err := d.Run(Run{Launch: base, Global: one, Local: one}); return err },
-		"OPEN: a second time":         func() error { _, err := d.do(reqOpen, u64s(base, size)); return err },
-		"a request that there is not": func() error { _, err := d.do(77); return err },
+		"OPEN: a second time":         func() error { _, err := d.process.Do(reqOpen, child.U64s(base, size)); return err },
+		"a request that there is not": func() error { _, err := d.process.Do(77); return err },
 	}
 	for name, try := range tests {
-		if err := try(); err == nil || errors.Is(err, ErrCrashed) {
+		if err := try(); err == nil || errors.Is(err, child.ErrCrashed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -145,13 +147,13 @@ func TestCrash(t *testing.T) {
 			d := start(t)
 			_, err := d.Build("", tt.source)
 			must(t, err)
-			d.timeout = tt.timeout
+			d.process.Timeout = tt.timeout
 			one := [3]uint64{1, 1, 1}
 			_, err = d.Run(Run{Entry: "k", Launch: base, Global: one, Local: one})
-			if !errors.Is(err, ErrCrashed) {
+			if !errors.Is(err, child.ErrCrashed) {
 				t.Errorf("the run: %v", err)
 			}
-			if err := d.Write(base, []byte{1}); !errors.Is(err, ErrCrashed) {
+			if err := d.Write(base, []byte{1}); !errors.Is(err, child.ErrCrashed) {
 				t.Errorf("after it: %v", err)
 			}
 		})

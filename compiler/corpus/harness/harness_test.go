@@ -6,7 +6,6 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/clrun"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
 // base is where device memory begins, the same on each device.
@@ -29,17 +26,9 @@ func lowered(t *testing.T, c *corpus.Case) *Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return placed(t, c, m)
-}
-
-func placed(t *testing.T, c *corpus.Case, m *ir.Module) *Program {
-	t.Helper()
-	p, end, err := New(c, m, base+ProgramOffset)
+	p, _, err := New(c, m, base+ProgramOffset)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if end > base+stateOffset {
-		t.Fatalf("its memory ends at %#x", end)
 	}
 	return p
 }
@@ -47,16 +36,9 @@ func placed(t *testing.T, c *corpus.Case, m *ir.Module) *Program {
 // prepared returns a case's program as back ends take it, with its plans.
 func prepared(t *testing.T, c *corpus.Case) *Program {
 	t.Helper()
-	m, err := Prepare(c.File)
+	p, err := Prepared(c, base)
 	if err != nil {
 		t.Fatal(err)
-	}
-	p := placed(t, c, m)
-	p.Plans = map[*ir.Func]*pause.Plan{}
-	for _, f := range p.Module.Funcs {
-		if f.Kernel {
-			p.Plans[f] = pause.New(p.Module, f)
-		}
 	}
 	return p
 }
@@ -106,7 +88,7 @@ func TestNVPTX(t *testing.T) {
 	for _, c := range corpus.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			runAll(t, prepared(t, c), &NVPTX{})
+			runAll(t, prepared(t, c), &Interpreted{})
 		})
 	}
 }
@@ -189,7 +171,19 @@ func TestPause(t *testing.T) {
 			o, paused := pocl.take(t), map[string]bool{}
 			for seed := range uint64(2) {
 				p := prepared(t, corpus.Get(c.Name))
-				moved(t, p, rand.New(rand.NewPCG(seed, 7)), paused, Interpreter{First: seed == 0}, o, &NVPTX{})
+				path, err := Move(t.Context(), p, rand.New(rand.NewPCG(seed, 7)), Interpreter{First: seed == 0}, o, &Interpreted{})
+				if errors.Is(err, ErrNotWritten) {
+					t.Skip(err)
+				}
+				if err == nil {
+					err = p.Check()
+				}
+				if err != nil {
+					t.Errorf("%v; path: %s", err, strings.Join(path.Legs, ", "))
+				}
+				for f := range path.Inside {
+					paused[f] = true
+				}
 				if seed == 0 {
 					continue
 				}
@@ -200,44 +194,5 @@ func TestPause(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// manyMoves is after how many moves a launch is left to go on to its end.
-const manyMoves = 40
-
-// moved runs a program, stopping it at random, on one device after the other, and
-// tells which kernels have been stopped after their beginning.
-func moved(t *testing.T, p *Program, r *rand.Rand, paused map[string]bool, on ...Device) {
-	t.Helper()
-	for i := range p.Case.Launches {
-		l, err := p.Launch(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var path strings.Builder
-		for n := 0; !l.Done(); n++ {
-			stop := r
-			if n >= manyMoves {
-				stop = nil
-			}
-			if n > manyMoves+len(on) {
-				t.Fatalf("launch %d does not end: %s", i, path.String())
-			}
-			fmt.Fprintf(&path, " %T", on[n%len(on)])
-			if err := on[n%len(on)].Run(t.Context(), l, stop); errors.Is(err, ErrNotWritten) {
-				t.Skip(err)
-			} else if err != nil {
-				t.Fatalf("launch %d, %s: %v; path:%s", i, l.Kernel.Name, err, path.String())
-			}
-			for b := range l.Blocks() {
-				s := l.Status(b)
-				paused[l.Kernel.Name] = paused[l.Kernel.Name] || s != pause.NotStarted && s != pause.Done
-				fmt.Fprintf(&path, " %x", s)
-			}
-		}
-	}
-	if err := p.Check(); err != nil {
-		t.Error(err)
 	}
 }

@@ -19,26 +19,15 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
-// NVPTX runs the PTX that is for NVIDIA's devices in the interpreter: through the
-// front end a second time, with a flag that goes up while it runs. Nothing of it
-// is run by a GPU.
-type NVPTX struct {
-	module *ir.Module // the program that was built last
-	code   *ir.Module // what came of it
-}
-
-// Build makes PTX of a program, and reads it.
-func (d *NVPTX) Build(p *Program) error {
-	if d.module == p.Module {
-		return nil
-	}
+// NVPTX returns a program's PTX that is for NVIDIA's devices.
+func NVPTX(p *Program, checks nvptx.Checks) (string, error) {
 	text, err := corpus.PTX(p.Case.File)
 	if err != nil {
-		return err
+		return "", err
 	}
 	src, err := ptx.Parse(text)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var plans []*pause.Plan
 	for _, f := range p.Module.Funcs {
@@ -46,8 +35,43 @@ func (d *NVPTX) Build(p *Program) error {
 			plans = append(plans, plan)
 		}
 	}
+	return nvptx.Module(src, p.Module, plans, checks)
+}
+
+// entry is the kernel of that PTX which begins a launch, or goes on with it.
+func entry(l *Launch) string {
+	if slices.ContainsFunc(l.State[:4*l.Blocks()], func(b byte) bool { return b != 0 }) {
+		return nvptx.ResumeName(l.Kernel.Name)
+	}
+	return l.Kernel.Name
+}
+
+// params is the parameter block of a kernel of that PTX: the launch's description
+// is behind the program's own. state and flag are their addresses.
+func params(l *Launch, state, flag uint64) ([]byte, error) {
+	p := l.Params()
+	p = append(p, make([]byte, (8-len(p)%8)%8)...)
+	return binary.Append(p, binary.LittleEndian, nvptx.Launch{
+		State: state, Areas: state + uint64(l.Plan.StatusBytes(int64(l.Blocks()))),
+		AreaBytes: uint64(l.Plan.AreaBytes(int64(l.Threads()), int64(l.Shared))), Flag: flag, Shared: l.Shared,
+	})
+}
+
+// Interpreted runs the PTX that is for NVIDIA's devices in the interpreter: through
+// the front end a second time, with a flag that goes up while it runs. Nothing of
+// it is run by a GPU.
+type Interpreted struct {
+	module *ir.Module // the program that was built last
+	code   *ir.Module // what came of it
+}
+
+// Build makes PTX of a program, and reads it.
+func (d *Interpreted) Build(p *Program) error {
+	if d.module == p.Module {
+		return nil
+	}
 	// The corpus' loops are short; shared memory begins at 1024 on an H200.
-	text, err = nvptx.Module(src, p.Module, plans, nvptx.Checks{Barriers: 4, Rounds: 4, Clocks: 64, Pad: 1024})
+	text, err := NVPTX(p, nvptx.Checks{Barriers: 4, Rounds: 4, Clocks: 64, Pad: 1024})
 	if err != nil {
 		return err
 	}
@@ -64,17 +88,14 @@ func (d *NVPTX) Build(p *Program) error {
 }
 
 // Run begins a launch, or goes on with one, whatever its blocks' statuses are.
-func (d *NVPTX) Run(ctx context.Context, l *Launch, stop *rand.Rand) error {
+func (d *Interpreted) Run(ctx context.Context, l *Launch, stop *rand.Rand) error {
 	if err := d.Build(l.Program); err != nil {
 		return err
 	}
 	if nvptx.Pausable(d.module, l.Plan) != nil {
 		return d.whole(ctx, l)
 	}
-	kernel := l.Kernel.Name
-	if slices.ContainsFunc(l.State[:4*l.Blocks()], func(b byte) bool { return b != 0 }) {
-		kernel = nvptx.ResumeName(kernel)
-	}
+	kernel := entry(l)
 	if err := d.enter(ctx, l, kernel, stop); err != nil {
 		return fmt.Errorf("%s: %w", kernel, err)
 	}
@@ -82,7 +103,7 @@ func (d *NVPTX) Run(ctx context.Context, l *Launch, stop *rand.Rand) error {
 }
 
 // whole runs a kernel that is the program's own, which nobody pauses.
-func (d *NVPTX) whole(ctx context.Context, l *Launch) error {
+func (d *Interpreted) whole(ctx context.Context, l *Launch) error {
 	if len(l.Plan.Points) > 0 { // others may have paused it
 		return Interpreter{}.Run(ctx, l, nil)
 	}
@@ -100,7 +121,7 @@ func (d *NVPTX) whole(ctx context.Context, l *Launch) error {
 	return interp.Run(ctx, run)
 }
 
-func (d *NVPTX) launch(l *Launch, kernel string, params []byte) (*interp.Launch, error) {
+func (d *Interpreted) launch(l *Launch, kernel string, params []byte) (*interp.Launch, error) {
 	run := &interp.Launch{
 		Module: d.code, Kernel: d.code.Func(kernel), Block: l.Block, DynamicShared: l.Shared, Params: params,
 		Vars: map[*ir.Var]uint64{}, Memory: &interp.Memory{}, Out: &l.Program.Printed, MaxSteps: maxSteps,
@@ -124,19 +145,13 @@ func (d *NVPTX) launch(l *Launch, kernel string, params []byte) (*interp.Launch,
 }
 
 // enter runs one kernel. The flag goes up after some looks at it.
-func (d *NVPTX) enter(ctx context.Context, l *Launch, kernel string, stop *rand.Rand) error {
+func (d *Interpreted) enter(ctx context.Context, l *Launch, kernel string, stop *rand.Rand) error {
 	const state, flagAt = 0x1000_0000_0000, 0x1800_0000_0000
-	blocks, threads := int64(l.Blocks()), int64(l.Threads())
-	params := l.Params()
-	params = append(params, make([]byte, (8-len(params)%8)%8)...)
-	params, err := binary.Append(params, binary.LittleEndian, nvptx.Launch{
-		State: state, Areas: state + uint64(l.Plan.StatusBytes(blocks)), AreaBytes: uint64(l.Plan.AreaBytes(threads, int64(l.Shared))),
-		Flag: flagAt, Shared: l.Shared,
-	})
+	values, err := params(l, state, flagAt)
 	if err != nil {
 		return err
 	}
-	run, err := d.launch(l, kernel, params)
+	run, err := d.launch(l, kernel, values)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,29 @@ func Prepare(file string) (*ir.Module, error) {
 	return m, errors.Join(passes.Prepare(m), ir.Verify(m))
 }
 
+// Prepared makes a case a program that can be paused, at its place in a device's
+// window, as back ends take it.
+func Prepared(c *corpus.Case, window uint64) (*Program, error) {
+	m, err := Prepare(c.File)
+	if err != nil {
+		return nil, err
+	}
+	p, end, err := New(c, m, window+ProgramOffset)
+	if err != nil {
+		return nil, err
+	}
+	if end > window+stateOffset {
+		return nil, fmt.Errorf("%s: its memory ends at %#x", c.Name, end)
+	}
+	p.Plans = map[*ir.Func]*pause.Plan{}
+	for _, f := range m.Funcs {
+		if f.Kernel {
+			p.Plans[f] = pause.New(m, f)
+		}
+	}
+	return p, nil
+}
+
 // Program is a case with its code and its memory, between launches or inside one.
 type Program struct {
 	Case   *corpus.Case
@@ -57,6 +80,8 @@ type Program struct {
 	Memory []Region
 	// Vars are the addresses of the module's variables.
 	Vars map[*ir.Var]uint64
+	// vars is where the variables' part of Memory begins.
+	vars uint64
 	// Printed is what the launches have printed.
 	Printed strings.Builder
 }
@@ -70,7 +95,7 @@ type Region struct {
 // New places a case's variables and buffers from base on, and returns the first
 // address behind them.
 func New(c *corpus.Case, m *ir.Module, base uint64) (*Program, uint64, error) {
-	p := &Program{Case: c, Module: m}
+	p := &Program{Case: c, Module: m, vars: base}
 	var scratch interp.Memory
 	var err error
 	if p.Vars, err = scratch.Load(m, base); err != nil {
@@ -105,6 +130,9 @@ func New(c *corpus.Case, m *ir.Module, base uint64) (*Program, uint64, error) {
 	}
 	return p, end, nil
 }
+
+// isVars tells of the part of Memory that the variables are in.
+func (p *Program) isVars(r Region) bool { return len(p.Vars) > 0 && r.Addr == p.vars }
 
 func (p *Program) variable(name string) *ir.Var {
 	for v := range p.Vars {
@@ -164,14 +192,31 @@ type Launch struct {
 
 // Launch prepares the case's launch i.
 func (p *Program) Launch(i int) (*Launch, error) {
+	l, err := p.launch(i)
+	if err != nil {
+		return nil, err
+	}
+	if l.Plan != nil {
+		l.State = make([]byte, l.Plan.StateBytes(int64(l.Blocks()), int64(l.Threads()), int64(l.Shared)))
+	}
+	return l, nil
+}
+
+// LaunchOn is Launch for a state that lies on a device: here are its status words only.
+func (p *Program) LaunchOn(i int) (*Launch, error) {
+	l, err := p.launch(i)
+	if err == nil {
+		l.State = make([]byte, (4*int(l.Blocks())+15)&^15)
+	}
+	return l, err
+}
+
+func (p *Program) launch(i int) (*Launch, error) {
 	l := &Launch{Launch: &p.Case.Launches[i], Program: p}
 	if l.Kernel = p.kernel(l.Launch.Kernel); l.Kernel == nil {
 		return nil, fmt.Errorf("%s has no kernel %s", p.Case.File, l.Launch.Kernel)
 	}
-	if p.Plans != nil {
-		l.Plan = p.Plans[l.Kernel]
-		l.State = make([]byte, l.Plan.StateBytes(int64(l.Blocks()), int64(l.Threads()), int64(l.Shared)))
-	}
+	l.Plan = p.Plans[l.Kernel]
 	return l, nil
 }
 

@@ -3,7 +3,7 @@
 #include "cuda.h"
 
 // The loop that a pause has to stop: rounds of a barrier until the data says stop.
-KERNEL long_loop(const u32 *in, u32 *out, u32 most) {
+KERNEL long_loop(const u32 *in, u32 *out, u32 most, u32 last) {
 	__shared__ u32 v[64], stop;
 	u32 t = threadIdx.x, x = in[global_thread()], rounds = 0;
 	if (t == 0)
@@ -16,7 +16,7 @@ KERNEL long_loop(const u32 *in, u32 *out, u32 most) {
 		x = rotl(x, 3) + y * 0x9e3779b9;
 		v[t] = x;
 		rounds++;
-		if (t == 0 && (rounds == most || (x & 0xfff) == 0))
+		if (t == 0 && (rounds == most || (x & 0xfff) == last))
 			stop = 1;
 		__syncthreads();
 	}

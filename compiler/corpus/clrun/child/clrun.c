@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs kernels in OpenCL C for a parent process, which must live on when a driver
-// aborts. Standard input has requests, standard output one answer for each:
-//
-//     u32 kind, u32 0, u64 length, payload      kind of an answer: 0 done, 1 failed (text)
+// aborts. Requests and their answers:
 //
 //     OPEN   u64 base, u64 size, platform's name or a part of it   -> u64 base, name
 //     BUILD  options, 0, source                                    -> compiler's log
@@ -14,29 +12,15 @@
 //
 // Device memory is one window. On a CPU it is mapped at the base that was asked
 // for; other devices' drivers choose one (the answer says which) and get the whole
-// window as shared virtual memory. All numbers are in the host's order.
+// window as shared virtual memory.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 200
 #include <CL/cl.h>
-#include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { OPEN = 1, BUILD, WRITE, READ, RUN };
-enum { MAX_REQUEST = 1 << 28 };
-
-struct head {
-	uint32_t kind, zero;
-	uint64_t length;
-};
+#include "serve.h"
 
 struct run {
 	uint64_t launch;      // address of the struct hg_launch, the first argument
@@ -54,38 +38,7 @@ static struct {
 	bool cpu;
 	uint8_t *window;
 	uint64_t size;
-	int answers; // standard output's descriptor; what kernels print goes to 1
 } g;
-
-static void all(int fd, const void *data, size_t n)
-{
-	for (const uint8_t *p = data; n > 0;) {
-		ssize_t done = write(fd, p, n);
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			_exit(3);
-		p += done;
-		n -= (size_t)done;
-	}
-}
-
-static void answer(uint32_t kind, const void *data, size_t n)
-{
-	struct head h = {kind, 0, n};
-	all(g.answers, &h, sizeof h);
-	all(g.answers, data, n);
-}
-
-__attribute__((format(printf, 1, 2))) static void failed(const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-	va_start(args, format);
-	int n = vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	answer(1, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
-}
 
 // inside tells whether the window has n bytes at an address.
 static bool inside(uint64_t addr, uint64_t n)
@@ -244,19 +197,6 @@ static cl_int enqueue(const struct run *r, const char *entry)
 	return err != CL_SUCCESS ? err : finished;
 }
 
-// answer_printed sends what the kernel wrote to standard output, a file in memory.
-static void answer_printed(void)
-{
-	fflush(stdout);
-	off_t n = lseek(STDOUT_FILENO, 0, SEEK_END);
-	char *text = calloc(1, (size_t)n + 1);
-	if (n < 0 || !text || pread(STDOUT_FILENO, text, (size_t)n, 0) != n || ftruncate(STDOUT_FILENO, 0) != 0)
-		_exit(4);
-	lseek(STDOUT_FILENO, 0, SEEK_SET);
-	answer(0, text, (size_t)n);
-	free(text);
-}
-
 static void run(const uint8_t *data, size_t n)
 {
 	struct run r;
@@ -288,10 +228,14 @@ static void run(const uint8_t *data, size_t n)
 		pthread_mutex_unlock(&t.lock);
 		pthread_join(thread, NULL);
 	}
-	if (err != CL_SUCCESS)
+	if (err != CL_SUCCESS) {
 		failed("kernel %s: OpenCL error %d", entry, err);
-	else
-		answer_printed();
+		return;
+	}
+	size_t length;
+	char *text = printed(0, &length);
+	answer(0, text, length);
+	free(text);
 }
 
 static void write_memory(const uint8_t *data, size_t n)
@@ -324,27 +268,6 @@ static void read_memory(const uint8_t *data, size_t n)
 
 int main(void)
 {
-	g.answers = dup(STDOUT_FILENO);
-	int printed = memfd_create("printed", MFD_CLOEXEC);
-	if (g.answers < 0 || printed < 0 || dup2(printed, STDOUT_FILENO) < 0)
-		return 2;
-	struct head h;
-	while (fread(&h, sizeof h, 1, stdin) == 1) {
-		if (h.length > MAX_REQUEST)
-			return 2;
-		// One byte more: a name at the end is a string.
-		uint8_t *data = calloc(1, h.length + 1);
-		if (!data || fread(data, 1, h.length, stdin) != h.length)
-			return 2;
-		switch (h.kind) {
-		case OPEN: open_device(data, h.length); break;
-		case BUILD: build(data, h.length); break;
-		case WRITE: write_memory(data, h.length); break;
-		case READ: read_memory(data, h.length); break;
-		case RUN: run(data, h.length); break;
-		default: failed("no request %u", h.kind);
-		}
-		free(data);
-	}
-	return 0;
+	static void (*const handlers[])(const uint8_t *, size_t) = {open_device, build, write_memory, read_memory, run};
+	return serve(handlers, sizeof handlers / sizeof handlers[0]);
 }

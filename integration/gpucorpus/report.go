@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/curun"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/harness"
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/version"
+)
+
+// Report is corpus.json.
+type Report struct {
+	// Rehearsal: the interpreter ran it all, and nothing is about a GPU.
+	Rehearsal bool              `json:"rehearsal"`
+	Started   time.Time         `json:"started"`
+	Seconds   float64           `json:"seconds"`
+	HetGPU    string            `json:"hetgpu"`
+	Device    map[string]string `json:"device"`
+	Base      uint64            `json:"base"`
+	Programs  []*Program        `json:"programs"`
+	Loops     []*Loop           `json:"loops"`
+	Benches   []*Bench          `json:"benchmarks"`
+}
+
+// Program is what became of one of the corpus' programs.
+type Program struct {
+	Name    string    `json:"name"`
+	File    string    `json:"file"`
+	Kernels []*Kernel `json:"kernels"`
+	// Bytes of our PTX.
+	Bytes int `json:"ptx_bytes"`
+	// Own: the program's own PTX. Ours: ours, not stopped. Stopped: by flags that went
+	// up at any time, from process to process. Stepped: at point after point. Moved:
+	// the same, with the interpreter in between.
+	Own     Outcome `json:"own"`
+	Ours    Outcome `json:"ours"`
+	Stopped Outcome `json:"stopped"`
+	Stepped Outcome `json:"stepped"`
+	Moved   Outcome `json:"moved"`
+}
+
+// Kernel is one of a program's.
+type Kernel struct {
+	Name   string `json:"name"`
+	Class  string `json:"class"`
+	Points int    `json:"points"`
+	// Refused is why it is not paused on NVIDIA's devices.
+	Refused string         `json:"refused,omitempty"`
+	Own     curun.Function `json:"own"`
+	Ours    curun.Function `json:"ours"`
+}
+
+// Outcome is what became of one way to run a program.
+type Outcome struct {
+	Passed         bool    `json:"passed"`
+	NotRun         string  `json:"not_run,omitempty"`
+	Error          string  `json:"error,omitempty"`
+	Seconds        float64 `json:"seconds,omitempty"`
+	CompileSeconds float64 `json:"compile_seconds,omitempty"`
+	CodeBytes      int     `json:"code_bytes,omitempty"`
+	Log            string  `json:"log,omitempty"`
+	// Runs of the whole program, legs of all of them, and how often a kernel was
+	// stopped after its beginning.
+	Runs   int            `json:"runs,omitempty"`
+	Legs   int            `json:"legs,omitempty"`
+	Inside map[string]int `json:"inside,omitempty"`
+}
+
+func (o *Outcome) add(p harness.Path) {
+	o.Runs++
+	o.Legs += len(p.Legs)
+	for k, n := range p.Inside {
+		if o.Inside == nil {
+			o.Inside = map[string]int{}
+		}
+		o.Inside[k] += n
+	}
+}
+
+func (o *Outcome) inside() (n int) {
+	for _, i := range o.Inside {
+		n += i
+	}
+	return n
+}
+
+// pausable tells of programs with a kernel that is paused on NVIDIA's devices.
+func (p *Program) pausable() bool {
+	for _, k := range p.Kernels {
+		if k.Refused == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ways are the ways to run a program, in their order.
+var ways = []struct {
+	name string
+	of   func(*Program) *Outcome
+}{
+	{"own PTX", func(p *Program) *Outcome { return &p.Own }},
+	{"our PTX", func(p *Program) *Outcome { return &p.Ours }},
+	{"stopped at any time", func(p *Program) *Outcome { return &p.Stopped }},
+	{"stopped at each point", func(p *Program) *Outcome { return &p.Stepped }},
+	{"moved to the interpreter and back", func(p *Program) *Outcome { return &p.Moved }},
+}
+
+// Failures are what went wrong.
+func (p *Program) Failures() []string {
+	var all []string
+	for _, way := range ways {
+		if e := way.of(p).Error; e != "" {
+			all = append(all, way.name+": "+e)
+		}
+	}
+	return all
+}
+
+// Failed says that something went wrong. A limit that was missed does not: the
+// report tells.
+func (r *Report) Failed() bool {
+	for _, p := range r.Programs {
+		if len(p.Failures()) > 0 {
+			return true
+		}
+	}
+	for _, b := range r.Benches {
+		if b.Error != "" {
+			return true
+		}
+	}
+	for _, l := range r.Loops {
+		if l.Error != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Summary is a line for each way.
+func (r *Report) Summary() string {
+	var text []string
+	for _, way := range ways {
+		passed, failed, inside := 0, 0, 0
+		for _, p := range r.Programs {
+			o := way.of(p)
+			switch {
+			case o.Passed:
+				passed++
+			case o.Error != "":
+				failed++
+			}
+			inside += o.inside()
+		}
+		line := fmt.Sprintf("%s: %d passed, %d failed", way.name, passed, failed)
+		if inside > 0 {
+			line += fmt.Sprintf(" (%d stops inside kernels)", inside)
+		}
+		text = append(text, line)
+	}
+	return strings.Join(text, "; ")
+}
+
+// Write writes corpus.json and corpus.md.
+func (r *Report) Write(dir string) error {
+	r.HetGPU = version.Version
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	r.markdown(&text)
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "corpus.json"), append(data, '\n'), 0o644),
+		os.WriteFile(filepath.Join(dir, "corpus.md"), []byte(text.String()), 0o644))
+}
+
+// cell is text in a table.
+func cell(s string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(strings.TrimSpace(s))
+}
+
+func (r *Report) markdown(w io.Writer) {
+	fmt.Fprintln(w, "# The compiler's corpus on a GPU")
+	if r.Rehearsal {
+		fmt.Fprintln(w, "\n**A rehearsal: the interpreter ran it, no GPU. It says nothing about any hardware.**")
+	}
+	fmt.Fprintf(w, "\n%s, hetGPU %s: %s, sm_%s, %s multiprocessors, driver's CUDA %s; %.0f s.\n",
+		r.Started.Format(time.DateTime), r.HetGPU, r.Device["name"], r.Device["sm"], r.Device["multiprocessors"], r.Device["cuda"], r.Seconds)
+	if len(r.Programs) > 0 {
+		r.programs(w)
+	}
+	if len(r.Loops) > 0 {
+		r.loops(w)
+	}
+	if len(r.Benches) > 0 {
+		r.benches(w)
+	}
+}
+
+func (r *Report) programs(w io.Writer) {
+	fmt.Fprintf(w, "\n## Programs\n\n| %d programs | passed | failed | not run | runs | legs | stops inside kernels |\n|---|---|---|---|---|---|---|\n", len(r.Programs))
+	for _, way := range ways {
+		var passed, failed, notRun, runs, legs, inside int
+		for _, p := range r.Programs {
+			o := way.of(p)
+			switch {
+			case o.Passed:
+				passed++
+			case o.Error != "":
+				failed++
+			default:
+				notRun++
+			}
+			runs, legs, inside = runs+o.Runs, legs+o.Legs, inside+o.inside()
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d |\n", way.name, passed, failed, notRun, runs, legs, inside)
+	}
+	for _, p := range r.Programs {
+		for _, f := range p.Failures() {
+			fmt.Fprintf(w, "- **%s**: %s\n", p.Name, cell(f))
+		}
+	}
+	fmt.Fprint(w, "\n### Kernels\n\nRegisters, and bytes of local memory of each thread (with registers that are spilled), of the program's own kernel and of ours; bytes of all machine code of the file.\n\n",
+		"| kernel | class | points | registers | ours | local | ours | code | ours |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range r.Programs {
+		for _, k := range p.Kernels {
+			class := k.Class
+			if k.Points > 0 && k.Refused != "" {
+				class += ", not on NVIDIA: " + k.Refused
+			}
+			fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %d | %d | %d |\n", k.Name, cell(class), k.Points,
+				k.Own.Registers, k.Ours.Registers, k.Own.Local, k.Ours.Local, p.Own.CodeBytes, p.Ours.CodeBytes)
+		}
+	}
+}
