@@ -179,9 +179,21 @@ func (w *warp) save(f *frame, mask uint32, point int) {
 			}
 		}
 	}
-	for m := mask; m != 0; m &= m - 1 {
-		l := bits.TrailingZeros32(m)
-		copy(w.saved(a, l), w.local[l])
+	w.eachLocal(f, mask, point, a, func(memory, state []byte) { copy(state, memory) })
+}
+
+// eachLocal hands out what is in use of local memory, and where the state has it.
+func (w *warp) eachLocal(f *frame, mask uint32, point int, a area, do func(memory, state []byte)) {
+	for _, part := range w.Plan.LocalParts(point) {
+		for m := mask; m != 0; m &= m - 1 {
+			l := bits.TrailingZeros32(m)
+			top := uint64(0)
+			if part.Stack != nil {
+				top = f.regs[f.code.slot[part.Stack.Top]][l]
+			}
+			end := part.Offset + part.Used(top)
+			do(w.local[l][part.Offset:end], w.saved(a, l)[part.Offset:end])
+		}
 	}
 }
 
@@ -227,7 +239,7 @@ func (w *warp) restore(status uint32) error {
 		if (point.Kind == pause.BackEdge) != (status == pause.ThreadPoints) {
 			return fmt.Errorf("interp: block %d of kernel %s is at point %d, which is of another kind", w.id, w.Kernel.Name, p)
 		}
-		w.load(f, groups[p], point, a)
+		w.load(f, groups[p], int(p), a)
 		pc := f.code.begin[point.Block]
 		if point.Kind == pause.Barrier {
 			pc += int32(point.Index) + 1
@@ -239,8 +251,8 @@ func (w *warp) restore(status uint32) error {
 }
 
 // load is the inverse of save.
-func (w *warp) load(f *frame, mask uint32, point *pause.Point, a area) {
-	for _, v := range point.Values {
+func (w *warp) load(f *frame, mask uint32, number int, a area) {
+	for _, v := range w.Plan.Points[number-1].Values {
 		slot := f.code.slot[v.Reg]
 		for m := mask; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m)
@@ -255,8 +267,5 @@ func (w *warp) load(f *frame, mask uint32, point *pause.Point, a area) {
 			}
 		}
 	}
-	for m := mask; m != 0; m &= m - 1 {
-		l := bits.TrailingZeros32(m)
-		copy(w.local[l], w.saved(a, l))
-	}
+	w.eachLocal(f, mask, number, a, func(memory, state []byte) { copy(memory, state) })
 }

@@ -245,3 +245,63 @@ func TestAllThreadsEnded(t *testing.T) {
 		t.Error("a thread ran")
 	}
 }
+
+// TestDeadStack: of a stack, what lies above its top is not in the state, and what
+// the state has there comes back to nobody.
+func TestDeadStack(t *testing.T) {
+	const threads = 40
+	text := kernel("  var local $first 16 align 16\n  var local $stack 64 align 16\n  stack $stack %e 0\n", `
+  %e = mov.u64 $stack
+  st.local.u32 [$first], %g
+  st.local.u32 [%e], %g
+  st.local.u32 [%e+32], %g
+  %i = and.b32 %t, 3
+  %o = mul.wide.u32 %i, 16
+  %e = add.u64 %e, %o
+  bar.sync 0
+  %x = ld.local.u32 [$stack]
+  %y = ld.local.u32 [$first]
+  %x = add.u32 %x, %y
+  %o = sub.u64 %e, %e
+  %z = cvt.u32.u64 %o
+  %x = add.u32 %x, %z
+  st.global.u32 [%at], %x
+  exit
+`)
+	b := newBench(t, 4*threads, text)
+	l := b.launch(1, threads)
+	l.Plan = pause.New(b.module, l.Kernel)
+	l.State = bytes.Repeat([]byte{0xdb}, int(l.Plan.StateBytes(1, threads, 0)))
+	clear(l.State[:16])
+	l.Pause = func(_ uint32, point int) bool { return point == 1 }
+	if err := Run(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	local := l.State[16+l.Plan.LocalOffset(threads, 0):]
+	for n := range threads {
+		own := local[80*n:][:80]
+		used := 16 * (n & 3)
+		if got := le.Uint32(own); got != uint32(n) {
+			t.Errorf("thread %d: %d in the first variable", n, got)
+		}
+		if !bytes.Equal(own[16+used:], bytes.Repeat([]byte{0xdb}, 64-used)) {
+			t.Errorf("thread %d, %d bytes in use: %x was saved", n, used, own[16:])
+		}
+		if used > 0 && le.Uint32(own[16:]) != uint32(n) {
+			t.Errorf("thread %d: %x in the stack", n, own[16:])
+		}
+	}
+	l.Pause = nil
+	if err := Run(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	for n := range threads {
+		want := uint32(2 * n)
+		if n&3 == 0 {
+			want = uint32(n) // nothing of the stack is in use: its memory is new
+		}
+		if got := le.Uint32(b.buffer[4*n:]); got != want {
+			t.Errorf("thread %d: %d, want %d", n, got, want)
+		}
+	}
+}

@@ -68,6 +68,8 @@ type Func struct {
 	// ones, of which each block of threads has one copy however often the
 	// function is called.
 	Vars []*Var
+	// Stacks are Local variables of which only the first bytes are in use.
+	Stacks []Stack
 	// Blocks begin with the entry, which no branch goes to.
 	Blocks []*Block
 	Attrs  Attrs
@@ -76,6 +78,15 @@ type Func struct {
 	// program's own PTX: its instructions that are so, or the reasons of what it
 	// calls. Its body is a trap then.
 	NVIDIAOnly []Reason
+}
+
+// Stack tells how much of a Local variable has a meaning: what lies before the
+// address in Top, a register of 64 bits, and Above bytes more, wherever the value
+// of Top is read later. Nobody reads behind that what was written before.
+type Stack struct {
+	Var   *Var
+	Top   Reg
+	Above int64
 }
 
 // Reason is why something is as it is, and where.

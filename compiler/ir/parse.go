@@ -283,6 +283,8 @@ func (p *parser) header(l *line) error {
 		p.f.Vars = append(p.f.Vars, v)
 		p.last = v
 		return p.variable(l, v)
+	case "stack":
+		return p.stack(l)
 	case "address":
 		return p.address(l, p.last)
 	case "max_threads":
@@ -343,6 +345,26 @@ func (p *parser) parameter(l *line, list *[]*Parameter) error {
 		}
 	}
 	*list = append(*list, v)
+	return l.end()
+}
+
+func (p *parser) stack(l *line) error {
+	name, err := l.sigil('$')
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(p.f.Vars, func(v *Var) bool { return v.Name == name })
+	if i < 0 {
+		return l.errorf("$%s is not there", name)
+	}
+	s := Stack{Var: p.f.Vars[i]}
+	if s.Top, err = p.reg(l); err != nil {
+		return err
+	}
+	if s.Above, err = l.size(); err != nil {
+		return err
+	}
+	p.f.Stacks = append(p.f.Stacks, s)
 	return l.end()
 }
 

@@ -126,6 +126,9 @@ func (p *printer) function(f *Func) {
 		p.variable("  ", v, "$")
 	}
 	p.registers(f.Regs)
+	for _, s := range f.Stacks {
+		p.line("  stack $%s %%%s %d", varName(s.Var), f.Regs[s.Top].Name, s.Above)
+	}
 	for _, b := range f.Blocks {
 		p.line("%s:", b.Name)
 		for _, in := range b.Instrs {

@@ -130,6 +130,12 @@ func (c *checker) checkFunc(f *Func) error {
 			return fmt.Errorf("register %%%s has the type %s", r.Name, typeWord(r.Type))
 		}
 	}
+	for _, s := range f.Stacks {
+		if s.Var == nil || s.Var.Space != Local || !slices.Contains(f.Vars, s.Var) || s.Above < 0 || s.Above > maxSize ||
+			s.Top < 0 || int(s.Top) >= len(f.Regs) || f.Regs[s.Top].Type != B64 {
+			return fmt.Errorf("a stack that is none")
+		}
+	}
 	if f.Kernel && len(f.Blocks) == 0 {
 		return fmt.Errorf("a kernel without instructions")
 	}

@@ -218,3 +218,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestVerifyStacks(t *testing.T) {
+	for stack, want := range map[string]string{
+		"$l %x 16":             "",
+		"$l %r 16":             "a stack that is none", // 32 bits
+		"$a4 %x 16":            "a stack that is none", // not local
+		"$sh %x 0":             "$sh is not there",
+		"$l %z 0":              "%z is not there",
+		"$l %x -1":             "",
+		"$l %x 99999999999999": "",
+	} {
+		text := strings.Replace(header, "entry:\n", "  stack "+stack+"\nentry:\n", 1) + "  exit\n}\n"
+		m, err := Parse(text)
+		if err == nil {
+			err = Verify(m)
+		}
+		right := stack == "$l %x 16"
+		if right != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", stack, err)
+		}
+	}
+}

@@ -158,9 +158,7 @@ func (e *emitter) savers(label string) {
 		for _, v := range p.Values {
 			e.line("%s = %s;", value(v), reg(v.Reg))
 		}
-		if e.local.Size > 0 {
-			e.line("hg_save_local(%s, %s, %d);", e.localArea(), e.localPointer(), e.local.Size)
-		}
+		e.localParts("hg_save_local", i+1)
 		e.close()
 		e.line("goto %s;", label)
 	}
@@ -171,8 +169,17 @@ func (e *emitter) loadValues(k int) {
 	for _, v := range e.plan.Points[k-1].Values {
 		e.line("%s = %s;", reg(v.Reg), value(v))
 	}
-	if e.local.Size > 0 {
-		e.line("hg_load_local(%s, %s, %d);", e.localArea(), e.localPointer(), e.local.Size)
+	e.localParts("hg_load_local", k)
+}
+
+// localParts writes a call for each part of local memory that a point saves.
+func (e *emitter) localParts(call string, k int) {
+	for _, p := range e.plan.LocalParts(k) {
+		size := fmt.Sprint(p.Size)
+		if p.Stack != nil {
+			size = fmt.Sprintf("hg_used(%s, %d, %d)", reg(p.Stack.Top), p.Offset-p.Stack.Above, p.Size)
+		}
+		e.line("%s(%s, %s, %d, %s);", call, e.localArea(), e.localPointer(), p.Offset, size)
 	}
 }
 

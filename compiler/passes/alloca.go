@@ -19,6 +19,7 @@ func allocaArea(m *ir.Module) error {
 		e := edit(f)
 		area := e.local("hg_area", AllocaBytes, 16)
 		top := e.reg("hg_area_top", ir.B64)
+		f.Stacks = append(f.Stacks, ir.Stack{Var: area, Top: top})
 		full := e.block("hg_area_full")
 		emit(full, ir.Instr{Op: ir.Trap})
 		var blocks []*ir.Block

@@ -45,6 +45,7 @@ func unused(m *ir.Module) error {
 			}
 		}
 		f.Vars = slices.DeleteFunc(f.Vars, func(v *ir.Var) bool { return !named[v] })
+		f.Stacks = slices.DeleteFunc(f.Stacks, func(s ir.Stack) bool { return !named[s.Var] || !regs.Has(s.Top) })
 		renumber(f, regs)
 	}
 	return nil
@@ -64,6 +65,9 @@ func renumber(f *ir.Func, used RegSet) {
 		if *r != ir.NoReg {
 			*r = number[*r]
 		}
+	}
+	for i := range f.Stacks {
+		rename(&f.Stacks[i].Top)
 	}
 	for _, b := range f.Blocks {
 		for _, in := range b.Instrs {

@@ -59,6 +59,7 @@ func promoteIn(f *ir.Func) {
 	if len(regs) == 0 {
 		return
 	}
+	f.Stacks = slices.DeleteFunc(f.Stacks, func(s ir.Stack) bool { return regs[s.Var] != nil })
 	for _, b := range f.Blocks {
 		var out []*ir.Instr
 		for _, in := range b.Instrs {

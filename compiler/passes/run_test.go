@@ -132,7 +132,9 @@ func untilDone(t *testing.T, l *interp.Launch) {
 	volume := func(d [3]uint32) int64 { return int64(max(d[0], 1)) * int64(max(d[1], 1)) * int64(max(d[2], 1)) }
 	blocks := volume(l.Grid)
 	if l.Plan != nil {
-		l.State = make([]byte, l.Plan.StateBytes(blocks, volume(l.Block), int64(l.DynamicShared)))
+		// What nobody has saved may be anything.
+		l.State = bytes.Repeat([]byte{0xdb}, int(l.Plan.StateBytes(blocks, volume(l.Block), int64(l.DynamicShared))))
+		clear(l.State[:l.Plan.StatusBytes(blocks)])
 	}
 	done := bytes.Repeat([]byte{0xff}, int(4*blocks))
 	for round := 0; ; round++ {

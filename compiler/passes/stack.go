@@ -94,9 +94,12 @@ func (s *stacker) run() {
 		s.rewrite(s.order[i])
 	}
 	var blocks []*ir.Block
+	frame := int64(0)
 	for _, b := range s.order {
 		blocks = append(blocks, b.blocks...)
+		frame = max(frame, b.size)
 	}
+	s.kernel.Stacks = append(s.kernel.Stacks, ir.Stack{Var: s.stack, Top: s.fp, Above: frame})
 	entry := blocks[0]
 	start := &ir.Instr{Op: ir.Mov, Type: ir.U64, Guard: ir.NoReg, Dst: []ir.Reg{s.fp}, Args: []ir.Operand{addressOf(s.stack)}}
 	entry.Instrs = append([]*ir.Instr{start}, entry.Instrs...)

@@ -63,6 +63,10 @@ type (
 		Name   string `json:"name"`
 		Offset int64  `json:"offset"`
 		Size   int64  `json:"size"`
+		// Of a stack: the register with the address up to which it is in use, and how
+		// many bytes above that are. Where that register is not saved, all of it is.
+		Top   string `json:"top,omitempty"`
+		Above int64  `json:"above,omitempty"`
 	}
 	layoutPoint struct {
 		Number int           `json:"number"`
@@ -85,8 +89,8 @@ func Layout(plans []*Plan) ([]byte, error) {
 	for _, p := range plans {
 		k := layoutKernel{
 			Name: p.Func.Name, Class: p.Class.String(), Reason: p.Reason, Line: p.Pos.Line,
-			SharedBytes: p.SharedBytes, Shared: layoutVars(p.Shared),
-			LocalBytes: p.LocalBytes, Local: layoutVars(p.Local),
+			SharedBytes: p.SharedBytes, Shared: p.layoutVars(p.Shared),
+			LocalBytes: p.LocalBytes, Local: p.layoutVars(p.Local),
 			ThreadBytes: p.ThreadBytes, Points: []layoutPoint{},
 		}
 		for i := range p.Points {
@@ -101,10 +105,16 @@ func Layout(plans []*Plan) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-func layoutVars(l *ir.Layout) []layoutVar {
+func (p *Plan) layoutVars(l *ir.Layout) []layoutVar {
 	vars := []layoutVar{}
 	for _, v := range l.Vars {
-		vars = append(vars, layoutVar{v.Name, l.Offsets[v], v.Size})
+		out := layoutVar{Name: v.Name, Offset: l.Offsets[v], Size: v.Size}
+		for _, s := range p.Func.Stacks {
+			if s.Var == v {
+				out.Top, out.Above = p.Func.Regs[s.Top].Name, s.Above
+			}
+		}
+		vars = append(vars, out)
 	}
 	return vars
 }

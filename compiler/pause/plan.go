@@ -9,7 +9,11 @@
 // target language, and changes no program.
 package pause
 
-import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+import (
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+)
 
 // Class is how a kernel can be paused.
 type Class uint8
@@ -142,6 +146,60 @@ func (p *Plan) LocalOffset(threads, dynamicShared int64) int64 {
 // numbered x + gx*(y + gy*z).
 func (p *Plan) StateBytes(blocks, threads, dynamicShared int64) int64 {
 	return p.StatusBytes(blocks) + blocks*p.AreaBytes(threads, dynamicShared)
+}
+
+// LocalPart is a part of each thread's local memory.
+type LocalPart struct {
+	Offset, Size int64
+	// Stack is nil if all of the part is in use; otherwise the first bytes are, up
+	// to the address in Stack.Top, which is saved, and Stack.Above more.
+	Stack *ir.Stack
+}
+
+// Used returns how many bytes of the part are in use where its Stack.Top, if it has
+// one, has this value: a multiple of 16.
+func (l LocalPart) Used(top uint64) int64 {
+	if l.Stack == nil {
+		return l.Size
+	}
+	first := uint64(l.Offset) - uint64(l.Stack.Above)
+	return ir.AlignUp(int64(min(top-first, uint64(l.Size))), align)
+}
+
+// LocalParts returns what is saved of local memory at a point: all but what lies
+// above the tops of stacks. It stays where it is in the state; what is not saved has
+// any value.
+func (p *Plan) LocalParts(point int) []LocalPart {
+	var parts []LocalPart
+	from := int64(0)
+	add := func(to int64) {
+		if to > from {
+			parts = append(parts, LocalPart{Offset: from, Size: to - from})
+		}
+	}
+	for _, v := range p.Local.Vars { // in the order of their offsets
+		at, size := p.Local.Offsets[v], v.Size
+		s := p.stack(v, point)
+		if s == nil || at%align != 0 || size%align != 0 {
+			continue
+		}
+		add(at)
+		parts = append(parts, LocalPart{at, size, s})
+		from = at + size
+	}
+	add(p.LocalBytes)
+	return parts
+}
+
+// stack returns the stack that a variable is, if its top is saved at a point.
+func (p *Plan) stack(v *ir.Var, point int) *ir.Stack {
+	for i := range p.Func.Stacks {
+		s := &p.Func.Stacks[i]
+		if s.Var == v && slices.ContainsFunc(p.Points[point-1].Values, func(v Value) bool { return v.Reg == s.Top }) {
+			return s
+		}
+	}
+	return nil
 }
 
 // ThreadPointBytes is how much the thread's own point takes before the values,

@@ -6,6 +6,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -197,7 +198,9 @@ func (p *Program) Launch(i int) (*Launch, error) {
 		return nil, err
 	}
 	if l.Plan != nil {
-		l.State = make([]byte, l.Plan.StateBytes(int64(l.Blocks()), int64(l.Threads()), int64(l.Shared)))
+		// What nobody has saved may be anything.
+		l.State = bytes.Repeat([]byte{0xdb}, int(l.Plan.StateBytes(int64(l.Blocks()), int64(l.Threads()), int64(l.Shared))))
+		clear(l.State[:l.Plan.StatusBytes(int64(l.Blocks()))])
 	}
 	return l, nil
 }

@@ -37,14 +37,21 @@ static void hg_load_shared(ulong from, __local uchar *s, uint bytes, uint t, uin
 		*(__local hg_b32 *)(s + i) = *(__global hg_b32 *)(from + i);
 }
 
-static void hg_save_local(ulong to, __private uchar *l, uint bytes)
+// How much of a stack of so many bytes is in use: from, its beginning, lies as much
+// before it as there is above the top. A multiple of 16.
+static uint hg_used(ulong top, long from, uint size)
 {
-	for (uint i = 0; i < bytes; i += 4)
+	return ((uint)min(top - (ulong)from, (ulong)size) + 15) & ~15u;
+}
+
+static void hg_save_local(ulong to, __private uchar *l, uint at, uint bytes)
+{
+	for (uint i = at; i < at + bytes; i += 4)
 		*(__global hg_b32 *)(to + i) = *(__private hg_b32 *)(l + i);
 }
 
-static void hg_load_local(ulong from, __private uchar *l, uint bytes)
+static void hg_load_local(ulong from, __private uchar *l, uint at, uint bytes)
 {
-	for (uint i = 0; i < bytes; i += 4)
+	for (uint i = at; i < at + bytes; i += 4)
 		*(__private hg_b32 *)(l + i) = *(__global hg_b32 *)(from + i);
 }

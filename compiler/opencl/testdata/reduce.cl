@@ -150,7 +150,7 @@ hg_save1:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save2:;
@@ -169,7 +169,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 36 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save3:;
@@ -187,7 +187,7 @@ hg_save3:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
@@ -216,7 +216,7 @@ __kernel void k_reduce__r1(__global const struct hg_launch *hg, __local uchar *h
 		r7 = *(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t);
 		r9 = *(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t);
 		r10 = *(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t);
-		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 B0:;
@@ -389,7 +389,7 @@ hg_save1:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save2:;
@@ -408,7 +408,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 36 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save3:;
@@ -426,7 +426,7 @@ hg_save3:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
@@ -456,7 +456,7 @@ __kernel void k_reduce__r2(__global const struct hg_launch *hg, __local uchar *h
 		r7 = *(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t);
 		r9 = *(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t);
 		r10 = *(__global hg_b32 *)(values + 36 * (ulong)hg_n + 4 * hg_t);
-		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 B0:;
@@ -634,7 +634,7 @@ hg_save1:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save2:;
@@ -653,7 +653,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 36 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save3:;
@@ -671,7 +671,7 @@ hg_save3:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
@@ -700,7 +700,7 @@ __kernel void k_reduce__r3(__global const struct hg_launch *hg, __local uchar *h
 		r7 = *(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t);
 		r9 = *(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t);
 		r10 = *(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t);
-		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_load_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 B0:;
@@ -813,7 +813,7 @@ hg_save1:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save2:;
@@ -832,7 +832,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 36 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save3:;
@@ -850,7 +850,7 @@ hg_save3:;
 		*(__global hg_b32 *)(values + 24 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b32 *)(values + 28 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b32 *)(values + 32 * (ulong)hg_n + 4 * hg_t) = r10;
-		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 48 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
