@@ -74,7 +74,7 @@ demo: setup-run build ## run, checkpoint and restore a container, step by step
 
 .PHONY: gpu-bundle
 gpu-bundle: setup-run build standin ## dist/gpu-bundle.tar.xz: all that a host with a GPU and no network needs
-	@hack/setup.sh cni toolkit
+	@hack/setup.sh kubelet cni toolkit
 	@hack/gpu-bundle.sh
 
 .PHONY: gpu-test

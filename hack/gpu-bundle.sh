@@ -24,9 +24,10 @@ containerd=$(program_dir containerd "$CONTAINERD_VERSION")
 cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu bin/hetgpu-hook "$containerd/containerd" "$containerd/ctr" \
 	"$(program_dir runc "$RUNC_VERSION")/runc" "$(command -v busybox)" "$dir/bin/"
 
-# For pods: their network, and what NVIDIA's toolkit gives them of a GPU.
+# For pods: who makes them, their network, and what NVIDIA's toolkit gives them of
+# a GPU.
 cni=$(program_dir cni "$CNI_VERSION") toolkit=$(program_dir toolkit "$NVIDIA_TOOLKIT_VERSION")
-cp "$cni/ptp" "$cni/host-local" "$toolkit/nvidia-ctk" "$toolkit/nvidia-cdi-hook" "$dir/bin/"
+cp "$(program_dir kubelet "$KUBELET_VERSION")/kubelet" "$cni/ptp" "$cni/host-local" "$toolkit/nvidia-ctk" "$toolkit/nvidia-cdi-hook" "$dir/bin/"
 
 # Where the shim looks for it, beside its own directory.
 cp bin/libhetcuda/libcuda.so.1 "$dir/lib/hetgpu/"

@@ -23,8 +23,6 @@ const (
 	sandboxImage = "test.hetgpu.local/pause:1"
 	// inPod is the name of the container in each pod.
 	inPod = "main"
-	// logInterval is how often the log of a pod's container is read.
-	logInterval = 20 * time.Millisecond
 )
 
 // handlerTable is the handler of docs/kubernetes.md, for cgroups without systemd.
@@ -37,7 +35,7 @@ const handlerTable = `[plugins."io.containerd.cri.v1.runtime".containerd.runtime
 `
 
 // node is a containerd of its own that serves the CRI. Its pods have gpuload in
-// their image, and all else that it needs by CDI.
+// their image, and the GPU by CDI.
 type node struct {
 	t *test
 	d *testbed.Daemon
@@ -47,6 +45,8 @@ type node struct {
 	device string
 	// onHost says that pods have the host's network, and why.
 	onHost error
+	// pods makes them.
+	pods pods
 }
 
 // startNode starts one, which a cleanup ends.
@@ -59,10 +59,6 @@ func (t *test) startNode(ctx context.Context) (*node, error) {
 		}
 	}
 	conf := filepath.Join(dir, "config.toml")
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nrestore.dirs = [%q]\n", filepath.Join(t.out, "failures"), filepath.Join(dir, "state"), n.snapshots)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
 	path, err := t.programPath()
 	if err != nil {
 		return nil, err
@@ -76,9 +72,28 @@ func (t *test) startNode(ctx context.Context) (*node, error) {
 	}
 	t.cleanup(func(ctx context.Context) error {
 		log := fmt.Sprintf("containerd-%s.log", filepath.Base(dir))
-		return errors.Join(t.keepLog(n.d, log), n.d.Stop(ctx), os.RemoveAll(dir))
+		return errors.Join(t.keepLog(n.d.LogPath(), log), n.d.Stop(ctx), os.RemoveAll(dir))
 	})
-	return n, n.importImages(ctx)
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nrestore.dirs = [%q, %q]\n", filepath.Join(t.out, "failures"), filepath.Join(dir, "state"),
+		n.snapshots, n.d.KubeletCheckpoints())
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	if err := n.importImages(ctx); err != nil {
+		return nil, err
+	}
+	return n, n.tryNetwork(ctx)
+}
+
+// tryNetwork finds out whether pods can have a network of their own. Kernels for
+// virtual machines may lack what that takes.
+func (n *node) tryNetwork(ctx context.Context) error {
+	s, err := n.d.RunSandbox(ctx, testbed.SandboxConfig{Name: "network"})
+	if err != nil {
+		n.onHost = err
+		return nil
+	}
+	return s.Remove(ctx)
 }
 
 func (n *node) importImages(ctx context.Context) error {
@@ -135,41 +150,56 @@ func libraries(ctx context.Context, program string) (map[string]string, error) {
 	return files, nil
 }
 
+// pods makes pods that have a container "main" with gpuload: by the calls of the
+// CRI, or by a kubelet.
+type pods interface {
+	// start makes a pod. The one that is returned with an error is there, and its
+	// container could not be started.
+	start(ctx context.Context, name string, command []string, annotations map[string]string) (running, error)
+	// logInterval is how often a log may be read.
+	logInterval() time.Duration
+}
+
+// running is a pod that somebody runs.
+type running interface {
+	// log has the lines that its container has written.
+	log(ctx context.Context) (string, error)
+	// checkpoint returns the archive, which lies where pods may name it.
+	checkpoint(ctx context.Context) (archive string, err error)
+	exec(ctx context.Context, args ...string) (string, error)
+	address(ctx context.Context) (string, error)
+	// state is "running", or says how the container ended.
+	state(ctx context.Context) (string, error)
+	remove(ctx context.Context) error
+}
+
 // pod is a pod that runs gpuload.
 type pod struct {
 	*load
-	sandbox *testbed.Sandbox
-	// container is the ID of the container.
-	container string
+	running
 }
 
-// run makes a pod and starts gpuload in it. The pod that is returned with an error
-// of the container's has what there is of it.
+// run makes a pod and waits until gpuload is at work in it.
 func (n *node) run(ctx context.Context, name string, of *load, annotations map[string]string) (*pod, error) {
-	all := n.t.annotations()
-	maps.Copy(all, annotations)
-	config := testbed.SandboxConfig{Name: name, Annotations: all, HostNetwork: n.onHost != nil}
-	s, err := n.d.RunSandbox(ctx, config)
-	if err != nil && n.onHost == nil {
-		// Kernels for virtual machines may lack what a network of its own takes.
-		n.onHost, config.HostNetwork = err, true
-		s, err = n.d.RunSandbox(ctx, config)
-	}
+	r, err := n.start(ctx, name, of, annotations)
 	if err != nil {
 		return nil, err
 	}
-	p := &pod{sandbox: s, load: &load{args: of.args, ranks: of.ranks, book: of.book, patience: n.t.patience()}}
+	p := &pod{running: r, load: &load{args: of.args, ranks: of.ranks, book: of.book, patience: n.t.patience()}}
 	p.Container = &rig.Container{ID: name, Out: rig.NewOutput(), Err: rig.NewOutput()}
-	n.t.cleanup(s.Remove)
-	c := testbed.PodContainer{Name: inPod, Image: podImage, Command: of.args, CDI: []string{n.device}, Env: []string{"CUDA_CACHE_DISABLE=1"}}
-	if m := n.t.gpu.machine; m != nil {
-		c.Env, c.Mounts = append(c.Env, "HETGPU_STANDIN="+m.Dir), []string{m.Dir}
-	}
-	if p.container, err = s.Start(ctx, c); err != nil {
-		return p, err
-	}
 	n.follow(ctx, p)
-	return p, nil
+	return p, p.ticks(ctx)
+}
+
+// start makes a pod, which a cleanup removes.
+func (n *node) start(ctx context.Context, name string, of *load, annotations map[string]string) (running, error) {
+	all := n.t.annotations()
+	maps.Copy(all, annotations)
+	r, err := n.pods.start(ctx, name, of.args, all)
+	if r != nil {
+		n.t.cleanup(r.remove)
+	}
+	return r, err
 }
 
 // follow passes on what the container writes.
@@ -178,16 +208,12 @@ func (n *node) follow(ctx context.Context, p *pod) {
 	n.t.cleanup(func(context.Context) error { cancel(); return nil })
 	go func() {
 		seen := 0
-		for ticker := time.NewTicker(logInterval); ; {
+		for ticker := time.NewTicker(n.pods.logInterval()); ; {
 			// A log that can't be read has no lines, which somebody waits for.
-			text, _ := p.sandbox.Log(inPod)
-			for {
-				line, _, whole := strings.Cut(text[min(seen, len(text)):], "\n")
-				if !whole {
-					break
-				}
-				seen += len(line) + 1
-				p.line(line)
+			text, _ := p.log(ctx)
+			if whole := strings.LastIndexByte(text, '\n') + 1; whole > seen {
+				_, _ = p.Out.Write([]byte(text[seen:whole])) // it never fails
+				seen = whole
 			}
 			select {
 			case <-ctx.Done():
@@ -199,30 +225,29 @@ func (n *node) follow(ctx context.Context, p *pod) {
 	}()
 }
 
-// line takes a line of the log: time, stream, tag and text (Kubernetes, CRI
-// logging format).
-func (p *pod) line(line string) {
-	fields := strings.SplitN(line, " ", 4)
-	if len(fields) < 4 {
-		return
-	}
-	out, text := p.Out, fields[3]
-	if fields[1] == "stderr" {
-		out = p.Err
-	}
-	if fields[2] == "F" {
-		text += "\n"
-	}
-	_, _ = out.Write([]byte(text)) // it never fails
-}
-
 // ticks waits for more ticks, and says why there are none.
 func (p *pod) ticks(ctx context.Context) error {
 	err := p.more(ctx, warmup)
 	if err == nil {
 		return nil
 	}
-	status, statusErr := p.sandbox.Status(context.WithoutCancel(ctx), p.container)
-	return fmt.Errorf("%w; its container is %s, exit code %d, %s %s; it wrote %q (%w)", err,
-		status.GetState(), status.GetExitCode(), status.GetReason(), status.GetMessage(), p.Err.Lines(), statusErr)
+	state, stateErr := p.state(context.WithoutCancel(ctx))
+	return errors.Join(fmt.Errorf("%w; the container of pod %s is %s", err, p.ID, state), stateErr)
+}
+
+// podEnv and podMounts are what gpuload needs beside the GPU, which is nothing but
+// for the stand-in.
+func (t *test) podEnv() []string {
+	env := []string{"CUDA_CACHE_DISABLE=1"}
+	if m := t.gpu.machine; m != nil {
+		env = append(env, "HETGPU_STANDIN="+m.Dir)
+	}
+	return env
+}
+
+func (t *test) podMounts() []string {
+	if m := t.gpu.machine; m != nil {
+		return []string{m.Dir}
+	}
+	return nil
 }

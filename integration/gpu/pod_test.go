@@ -8,29 +8,19 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
 )
 
-func TestPodLines(t *testing.T) {
-	p := &pod{load: &load{Container: &rig.Container{Out: rig.NewOutput(), Err: rig.NewOutput()}}}
-	for _, line := range []string{
-		"2026-11-22T09:00:00.000000000Z stdout F rank 0 tick 1 sum a b",
-		"2026-11-22T09:00:00.000000001Z stdout P rank 0 ",
-		"2026-11-22T09:00:00.000000002Z stderr F a word",
-		"2026-11-22T09:00:00.000000003Z stdout F tick 2 sum c",
-		"not a line of the log",
-	} {
-		p.line(line)
-	}
-	if got, want := p.Out.Lines(), []string{"rank 0 tick 1 sum a b", "rank 0 tick 2 sum c"}; !slices.Equal(got, want) {
-		t.Errorf("standard output is %q, not %q", got, want)
-	}
-	if got, want := p.Err.Lines(), []string{"a word"}; !slices.Equal(got, want) {
-		t.Errorf("standard error is %q, not %q", got, want)
+func TestLogged(t *testing.T) {
+	got := logged("2026-11-22T09:00:00.000000000Z stdout F rank 0 tick 1 sum a b\n" +
+		"2026-11-22T09:00:00.000000001Z stdout P rank 0 \n" +
+		"2026-11-22T09:00:00.000000003Z stdout F tick 2 sum c\n" +
+		"no line\n" +
+		"2026-11-22T09:00:00.000000004Z stderr F \n" +
+		"2026-11-22T09:00:00.000000005Z stdout F rank 0 ti")
+	if want := "rank 0 tick 1 sum a b\nrank 0 tick 2 sum c\n\n"; got != want {
+		t.Errorf("it is %q, not %q", got, want)
 	}
 }
 

@@ -45,8 +45,10 @@ var rows = []row{
 	{name: "short stop of 60 GiB", what: "the same", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: shortStop(60 << 10)},
 	{name: "kept on the GPU", what: "ended by `hetgpu checkpoint --exit --keep-on-gpu`, restored without a copy", engines: []string{engineSplit}, timeout: 2 * time.Minute, test: keptOnGPU},
 	{name: "kept on the GPU, PyTorch", what: "the same with a training that has 30 GiB: every loss as in an uninterrupted run", engines: []string{engineSplit}, timeout: 4 * time.Minute, test: keptTraining},
-	{name: "pod", what: "containerd's CRI, a GPU by the CDI file of `hetgpu cdi generate`: checkpoint, the container goes on; pod removed, another one restored by its annotation; a damaged archive starts nothing", timeout: 2 * time.Minute, test: inPods(ourCDI)},
-	{name: "pod with NVIDIA's toolkit", what: "the same with the CDI file of `nvidia-ctk cdi generate` and its hooks", timeout: 2 * time.Minute, test: inPods(nvidiaCDI)},
+	{name: "pod", what: "containerd's CRI, a GPU by the CDI file of `hetgpu cdi generate`: checkpoint, the container goes on; pod removed, another one restored by its annotation; a damaged archive starts nothing", timeout: 2 * time.Minute, test: byCRI(ourCDI)},
+	{name: "pod with NVIDIA's toolkit", what: "the same with the CDI file of `nvidia-ctk cdi generate` and its hooks", timeout: 2 * time.Minute, test: byCRI(nvidiaCDI)},
+	{name: "kubelet", what: "the same with a kubelet's pods and its checkpoint API; a device plugin names the CDI device of `hetgpu cdi generate`", timeout: 3 * time.Minute, test: byKubelet(ourCDI)},
+	{name: "kubelet with NVIDIA's toolkit", what: "the same with the CDI device of `nvidia-ctk cdi generate`", timeout: 3 * time.Minute, test: byKubelet(nvidiaCDI)},
 	{name: "speed", what: "PyTorch with and without libhetcuda", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: speed},
 }
 

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	hetoci "github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
@@ -80,12 +78,12 @@ func (t *test) driverRoots() (driver, dev string, err error) {
 		t.cleanup(func(context.Context) error { return os.RemoveAll(dir) })
 		return driver, dev, t.driverTree(driver, dev)
 	}
-	dir, err := filepath.EvalSymlinks(t.gpu.libraries)
-	if err != nil || strings.HasPrefix(dir, "/usr/lib") || strings.HasPrefix(dir, "/lib") {
+	file, err := filepath.EvalSymlinks(filepath.Join(t.gpu.libraries, libcuda))
+	if err != nil || strings.HasPrefix(file, "/usr/lib") || strings.HasPrefix(file, "/lib") {
 		return "/", "/", err
 	}
-	// It was brought from somewhere else, as /usr/local/nvidia/lib64.
-	return filepath.Dir(dir), "/", nil
+	// It was brought from somewhere else, as in /usr/local/nvidia/lib64.
+	return filepath.Dir(filepath.Dir(file)), "/", nil
 }
 
 // driverTree makes the files of a driver that was brought from somewhere else, and
@@ -109,10 +107,22 @@ func (t *test) driverTree(driver, dev string) error {
 	return errors.Join(os.MkdirAll(dev, 0o755), t.gpu.machine.Nodes(dev, names...))
 }
 
-// inPods checkpoints a container of a pod, which goes on, removes the pod, and has
-// another pod restored from the archive; then one from the archive with a damage,
-// which must not start.
-func inPods(m cdiMaker) func(ctx context.Context, t *test) (string, error) {
+// byCRI is a row with pods by the CRI's calls, byKubelet one with a kubelet's.
+func byCRI(m cdiMaker) func(ctx context.Context, t *test) (string, error) {
+	return func(ctx context.Context, t *test) (string, error) {
+		n, err := t.startNode(ctx)
+		if err != nil {
+			return "", err
+		}
+		n.pods = criPods{n}
+		if err := n.generate(ctx, m); err != nil {
+			return "", err
+		}
+		return n.thereAndBack(ctx)
+	}
+}
+
+func byKubelet(m cdiMaker) func(ctx context.Context, t *test) (string, error) {
 	return func(ctx context.Context, t *test) (string, error) {
 		n, err := t.startNode(ctx)
 		if err != nil {
@@ -121,50 +131,60 @@ func inPods(m cdiMaker) func(ctx context.Context, t *test) (string, error) {
 		if err := n.generate(ctx, m); err != nil {
 			return "", err
 		}
-		of := newLoad(1, "-b", t.memory(rowMiB))
-		first, err := n.run(ctx, "first", of, nil)
-		if err != nil {
+		if n.pods, err = n.startKubelet(ctx); err != nil {
 			return "", err
 		}
-		if err := first.ticks(ctx); err != nil {
-			return "", err
-		}
-		before := first.last()
-		archive := filepath.Join(n.snapshots, "first.tar")
-		start := time.Now()
-		if err := first.sandbox.Checkpoint(ctx, first.container, archive); err != nil {
-			return "", fmt.Errorf("checkpoint: %w", err)
-		}
-		saved := time.Since(start)
-		if err := first.ticks(ctx); err != nil {
-			return "", fmt.Errorf("the original after the checkpoint: %w", err)
-		}
-		about, err := n.expectArchive(ctx, archive)
-		if err != nil {
-			return "", err
-		}
-		if err := first.sandbox.Remove(ctx); err != nil {
-			return "", err
-		}
-		start = time.Now()
-		second, err := n.run(ctx, "second", of, restoreFrom(archive))
-		if err != nil {
-			return "", err
-		}
-		restored := time.Since(start)
-		if err := errors.Join(second.ticks(ctx), second.wentOn(before, false)); err != nil {
-			return "", err
-		}
-		whose, err := n.identity(ctx, second)
-		if err != nil {
-			return "", err
-		}
-		refusal, err := n.expectNotStarted(ctx, of, archive)
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("checkpoint %s, %s; pod restored in %s, %s; of a damaged archive: %s", seconds(saved), about, seconds(restored), whose, refusal), nil
+		return n.thereAndBack(ctx)
 	}
+}
+
+// thereAndBack checkpoints a container of a pod, which goes on, removes the pod,
+// and has another pod restored from the archive; then one from the archive with a
+// damage, which must not start.
+func (n *node) thereAndBack(ctx context.Context) (string, error) {
+	of := newLoad(1, "-b", n.t.memory(rowMiB))
+	first, err := n.run(ctx, "first", of, nil)
+	if err != nil {
+		return "", err
+	}
+	before := first.last()
+	start := time.Now()
+	archive, err := first.checkpoint(ctx)
+	if err != nil {
+		return "", fmt.Errorf("checkpoint: %w", err)
+	}
+	saved := time.Since(start)
+	if err := first.ticks(ctx); err != nil {
+		return "", fmt.Errorf("the original after the checkpoint: %w", err)
+	}
+	about, err := n.expectArchive(ctx, archive)
+	if err != nil {
+		return "", err
+	}
+	if err := first.remove(ctx); err != nil {
+		return "", err
+	}
+	start = time.Now()
+	second, err := n.run(ctx, "second", of, restoreFrom(archive))
+	if err != nil {
+		return "", err
+	}
+	restored := time.Since(start)
+	if err := second.wentOn(before, false); err != nil {
+		return "", err
+	}
+	whose, err := n.identity(ctx, second)
+	if err != nil {
+		return "", err
+	}
+	if err := second.remove(ctx); err != nil {
+		return "", err
+	}
+	refusal, err := n.expectNotStarted(ctx, of, archive)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("checkpoint %s, %s; another pod %s at work after %s, %s; of a damaged archive: %s", seconds(saved), about, second.ID, seconds(restored), whose, refusal), nil
 }
 
 // restoreFrom is the annotation of a pod that is to be restored.
@@ -246,12 +266,12 @@ func (n *node) identity(ctx context.Context, p *pod) (string, error) {
 	if n.onHost != nil {
 		return fmt.Sprintf("on the host's network, for want of one of its own (%v)", n.onHost), nil
 	}
-	address, err := p.sandbox.Address(ctx)
+	address, err := p.address(ctx)
 	if err != nil {
 		return "", err
 	}
 	for command, want := range map[string]string{"hostname": p.ID, "ip address show eth0": "inet " + address + "/"} {
-		out, err := p.sandbox.Exec(ctx, p.container, strings.Fields(command)...)
+		out, err := p.exec(ctx, strings.Fields(command)...)
 		if err != nil {
 			return "", err
 		}
@@ -259,7 +279,7 @@ func (n *node) identity(ctx context.Context, p *pod) (string, error) {
 			return "", fmt.Errorf("%s says %q in pod %s, not %q", command, out, p.ID, want)
 		}
 	}
-	return fmt.Sprintf("as %s with %s", p.ID, address), nil
+	return "with " + address, nil
 }
 
 // expectNotStarted damages the archive and fails unless nothing comes of it.
@@ -268,23 +288,23 @@ func (n *node) expectNotStarted(ctx context.Context, of *load, archive string) (
 	if err != nil {
 		return "", err
 	}
-	p, err := n.run(ctx, "third", of, restoreFrom(archive))
+	r, err := n.start(ctx, "third", of, restoreFrom(archive))
 	if err == nil {
 		return "", fmt.Errorf("a pod was started from an archive with a damaged %s", name)
 	}
-	if p == nil || p.container == "" || !strings.Contains(err.Error(), "damaged") {
+	if r == nil {
 		return "", fmt.Errorf("with a damaged %s: %w", name, err)
 	}
-	status, statusErr := p.sandbox.Status(ctx, p.container)
-	log, logErr := p.sandbox.Log(inPod)
-	if err := errors.Join(statusErr, logErr); err != nil {
+	state, stateErr := r.state(ctx)
+	log, logErr := r.log(ctx)
+	if err := errors.Join(stateErr, logErr); err != nil {
 		return "", err
 	}
-	if status.GetState() != cri.ContainerState_CONTAINER_EXITED || !strings.Contains(status.GetMessage(), "damaged") || log != "" {
-		return "", fmt.Errorf("with a damaged %s the container is %s, %s: %s; it wrote %q", name, status.GetState(), status.GetReason(), status.GetMessage(), log)
+	if !strings.Contains(state, "StartError") || !strings.Contains(state, "damaged") || log != "" {
+		return "", fmt.Errorf("with a damaged %s the container is %s; it wrote %q", name, state, log)
 	}
-	_, why, _ := strings.Cut(status.GetMessage(), filepath.Base(archive)+": ")
-	return fmt.Sprintf("%s, %s", status.GetReason(), why[:min(len(why), maxRefusal)]), nil
+	_, why, _ := strings.Cut(state, filepath.Base(archive)+": ")
+	return "StartError, " + why[:min(len(why), maxRefusal)], nil
 }
 
 // damage changes one bit in the middle of an archive's largest file.

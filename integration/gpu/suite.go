@@ -152,7 +152,7 @@ func (s *suite) close(ctx context.Context) error {
 		s.ck.stop()
 	}
 	if s.d != nil {
-		errs = append(errs, s.keepLog(s.d, "containerd.log"), s.d.Stop(ctx))
+		errs = append(errs, s.keepLog(s.d.LogPath(), "containerd.log"), s.d.Stop(ctx))
 	}
 	if s.work != "" && s.ram != "" {
 		errs = append(errs, unix.Unmount(s.ram, unix.MNT_DETACH), os.RemoveAll(s.work))
@@ -160,10 +160,9 @@ func (s *suite) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keepLog copies the end of a containerd's log, which has the shims' too, to a file
-// beside the report.
-func (s *suite) keepLog(d *testbed.Daemon, name string) error {
-	in, err := os.Open(d.LogPath())
+// keepLog copies the end of a log to a file beside the report.
+func (s *suite) keepLog(file, name string) error {
+	in, err := os.Open(file)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 )
 
 // nodeName is the name of the node, which the kubelet adds to those of static pods.
@@ -42,12 +43,14 @@ type Kubelet struct {
 	process *server
 	client  *http.Client
 	base    string
+	// plugins give it devices.
+	plugins []*grpc.Server
 }
 
 // StartKubelet starts a kubelet and waits until it serves. The cluster is nil for
 // none.
 func (d *Daemon) StartKubelet(ctx context.Context, cluster *ControlPlane) (_ *Kubelet, err error) {
-	k := &Kubelet{Dir: filepath.Join(d.Dir, "kubelet"), d: d, cluster: cluster, client: &http.Client{Transport: &http.Transport{
+	k := &Kubelet{Dir: d.kubeletDir(), d: d, cluster: cluster, client: &http.Client{Transport: &http.Transport{
 		// Its certificate is its own.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
@@ -84,7 +87,7 @@ func (d *Daemon) StartKubelet(ctx context.Context, cluster *ControlPlane) (_ *Ku
 	}
 	// It is nothing of the daemon's.
 	cmd.Env = withoutEnv(d.env, markerEnv)
-	if k.process, err = serve(cmd, k.logPath()); err != nil {
+	if k.process, err = serve(cmd, k.LogPath()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
@@ -121,7 +124,8 @@ func (k *Kubelet) address() string {
 
 func (k *Kubelet) configPath() string { return filepath.Join(k.d.Dir, "kubelet.json") }
 
-func (k *Kubelet) logPath() string { return filepath.Join(k.d.Dir, "kubelet.log") }
+// LogPath is the kubelet's log.
+func (k *Kubelet) LogPath() string { return filepath.Join(k.d.Dir, "kubelet.log") }
 
 // pods is the directory of static pods.
 func (k *Kubelet) pods() string { return filepath.Join(k.Dir, "static") }
@@ -130,7 +134,12 @@ func (k *Kubelet) pods() string { return filepath.Join(k.Dir, "static") }
 func (k *Kubelet) URL() string { return k.base }
 
 // Checkpoints is the directory of the kubelet's archives.
-func (k *Kubelet) Checkpoints() string { return filepath.Join(k.Dir, "checkpoints") }
+func (k *Kubelet) Checkpoints() string { return k.d.KubeletCheckpoints() }
+
+func (d *Daemon) kubeletDir() string { return filepath.Join(d.Dir, "kubelet") }
+
+// KubeletCheckpoints is where a kubelet of the daemon has its archives, or will.
+func (d *Daemon) KubeletCheckpoints() string { return filepath.Join(d.kubeletDir(), "checkpoints") }
 
 func (k *Kubelet) writeConfig(port int) error {
 	type object map[string]any
@@ -158,7 +167,7 @@ func (k *Kubelet) writeConfig(port int) error {
 // LogTail returns the end of the kubelet's log.
 func (k *Kubelet) LogTail() string {
 	const most = 16 << 10
-	log, err := os.ReadFile(k.logPath())
+	log, err := os.ReadFile(k.LogPath())
 	if err != nil {
 		return err.Error()
 	}
@@ -192,6 +201,9 @@ func (k *Kubelet) Stop(ctx context.Context) error {
 		return err
 	})
 	err = errors.Join(err, k.process.end(syscall.SIGTERM))
+	for _, p := range k.plugins {
+		p.Stop()
+	}
 	// The kubelet makes its directory a mount.
 	if mountErr := unix.Unmount(k.Dir, unix.MNT_DETACH); !errors.Is(mountErr, unix.EINVAL) {
 		err = errors.Join(err, mountErr)
