@@ -13,17 +13,24 @@ import (
 
 // base is where the memory begins that a value points into, if it is an address:
 // the value is that place plus something that is the same on every device.
-type base uint8
+type base struct {
+	kind baseKind
+	of   *ir.Var // of variableBase and genericVariable
+}
 
-// The bases. A device has shared and local memory at other numbers than the
-// state has, and generic addresses of them at others again.
+type baseKind uint8
+
+// The bases. A device has shared and local memory, and the module's variables, at
+// other numbers than the state has.
 const (
-	noBase        base = iota // a number like any other, or an address in global memory
-	sharedBase                // of the block's shared memory, as an address in it
-	localBase                 // of the thread's local memory, as an address in it
-	genericShared             // the same, as generic addresses
+	noBase        baseKind = iota // a number like any other, or an address that is the same everywhere
+	sharedBase                    // of the block's shared memory, as an address in it
+	localBase                     // of the thread's local memory, as an address in it
+	variableBase                  // of a global or const variable, as an address in its space
+	genericShared                 // the same, as generic addresses
 	genericLocal
-	otherBase // anything that can't be told: two bases, half of one, another variable's
+	genericVariable // of a const variable: those of global ones are the same in their space
+	otherBase       // anything that can't be told: two bases, half of one, a function's address
 )
 
 // bases finds the base of each register. A register that has two at two times
@@ -32,14 +39,19 @@ type bases struct {
 	f    *ir.Func
 	regs []base
 	set  []bool // what is known: nothing is written yet where it isn't
-	// fragments are the registers with parts of wmma fragments.
-	fragments map[ir.Reg]bool
+	// fragments are the registers with parts of wmma fragments, functions those
+	// with addresses of functions that came from memory.
+	fragments, functions map[ir.Reg]bool
+	// pointers tells that the kernel uses variables that begin with addresses of
+	// others, so that it may load these.
+	pointers bool
 	// stored tells that a value with a base is put into memory.
 	stored bool
 }
 
 func findBases(f *ir.Func) *bases {
-	b := &bases{f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)), fragments: fragments(f)}
+	b := &bases{f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)), fragments: fragments(f), functions: functions(f)}
+	b.each(func(in *ir.Instr) { b.pointers = b.pointers || usesPointers(in) })
 	for changed := true; changed; {
 		changed = false
 		b.each(func(in *ir.Instr) {
@@ -53,7 +65,7 @@ func findBases(f *ir.Func) *bases {
 				}
 				joined := of
 				if b.set[r] && b.regs[r] != of {
-					joined = otherBase
+					joined = base{kind: otherBase}
 				}
 				if !b.set[r] || joined != b.regs[r] {
 					b.set[r], b.regs[r], changed = true, joined, true
@@ -63,6 +75,12 @@ func findBases(f *ir.Func) *bases {
 	}
 	b.each(func(in *ir.Instr) { b.stored = b.stored || b.stores(in) })
 	return b
+}
+
+func usesPointers(in *ir.Instr) bool {
+	return slices.ContainsFunc(in.Args, func(o ir.Operand) bool {
+		return o.Kind == ir.VarOperand && slices.ContainsFunc(o.Var.Addresses, func(a ir.Address) bool { return a.Var != nil })
+	})
 }
 
 func (b *bases) each(do func(*ir.Instr)) {
@@ -81,19 +99,22 @@ func (b *bases) operand(o *ir.Operand) (base, bool) {
 	case ir.VarOperand:
 		switch o.Var.Space {
 		case ir.Shared:
-			return sharedBase, true
+			return base{kind: sharedBase}, true
 		case ir.Local:
-			return localBase, true
+			return base{kind: localBase}, true
+		case ir.Global, ir.Const:
+			return base{variableBase, o.Var}, true
 		}
-		return otherBase, true
+		return base{kind: otherBase}, true
 	case ir.FuncOperand:
-		return otherBase, true
+		return base{kind: otherBase}, true
 	}
-	return noBase, true
+	return base{}, true
 }
 
 // result returns the base of what an instruction writes.
 func (b *bases) result(in *ir.Instr) (base, bool) {
+	none, other := base{}, base{kind: otherBase}
 	of := make([]base, len(in.Args))
 	known := true
 	for i := range in.Args {
@@ -102,25 +123,30 @@ func (b *bases) result(in *ir.Instr) (base, bool) {
 		known = known && k
 	}
 	switch in.Op {
-	case ir.Ld, ir.Atom, ir.Ldmatrix, ir.WmmaLoad, ir.Setp, ir.Isspacep, ir.Bar, ir.Vote, ir.Match:
-		return noBase, true
+	case ir.Ld:
+		if b.pointers && in.Type.Size() == 8 && in.Mods.Space != ir.Param {
+			return other, true
+		}
+		return none, true
+	case ir.Atom, ir.Ldmatrix, ir.WmmaLoad, ir.Setp, ir.Isspacep, ir.Bar, ir.Vote, ir.Match:
+		return none, true
 	case ir.Mov, ir.Shfl:
 		return of[0], known
 	case ir.Cvt: // of an address that is small enough
-		if in.Type.Size() >= 4 && in.Type2.Size() >= 4 && !in.Type.Float() && !in.Type2.Float() {
+		if in.Type.Size() >= 4 && in.Type2.Size() >= 4 && !in.Type.Float() && !in.Type2.Float() && of[0].of == nil {
 			return of[0], known
 		}
 	case ir.Add:
 		return plus(of[0], of[1]), known
 	case ir.Sub:
-		if of[0] == of[1] && of[0] != otherBase {
-			return noBase, known
+		if of[0] == of[1] && of[0] != other {
+			return none, known
 		}
-		if of[1] == noBase {
+		if of[1] == none {
 			return of[0], known
 		}
 	case ir.Mad:
-		if of[0] == noBase && of[1] == noBase {
+		if of[0] == none && of[1] == none {
 			return of[2], known
 		}
 	case ir.Selp:
@@ -130,45 +156,54 @@ func (b *bases) result(in *ir.Instr) (base, bool) {
 	case ir.Cvta:
 		return generic(of[0], in.Mods.Space), known
 	case ir.CvtaTo:
-		switch of[0] {
-		case genericShared:
-			return sharedBase, known
-		case genericLocal:
-			return localBase, known
-		case noBase:
-			if in.Mods.Space == ir.Global || in.Mods.Space == ir.Const {
-				return noBase, known
-			}
-		}
+		return inSpace(of[0], in.Mods.Space), known
 	}
 	for _, o := range of {
-		if o != noBase {
-			return otherBase, known
+		if o != none {
+			return other, known
 		}
 	}
-	return noBase, known
+	return none, known
 }
 
 func plus(a, b base) base {
-	switch {
-	case a == noBase:
+	switch none := (base{}); none {
+	case a:
 		return b
-	case b == noBase:
+	case b:
 		return a
 	}
-	return otherBase
+	return base{kind: otherBase}
 }
 
+// generic is what cvta makes of an address in a space.
 func generic(of base, space ir.Space) base {
 	switch {
-	case of == sharedBase && space == ir.Shared:
-		return genericShared
-	case of == localBase && space == ir.Local:
-		return genericLocal
-	case of == noBase && space == ir.Global:
-		return noBase
+	case of.kind == sharedBase && space == ir.Shared:
+		return base{kind: genericShared}
+	case of.kind == localBase && space == ir.Local:
+		return base{kind: genericLocal}
+	case of.kind == variableBase && of.of.Space == space && space == ir.Const:
+		return base{genericVariable, of.of}
+	case of.kind == variableBase && of.of.Space == space, of.kind == noBase && space == ir.Global:
+		return of
 	}
-	return otherBase
+	return base{kind: otherBase}
+}
+
+// inSpace is what cvta.to makes of a generic address.
+func inSpace(of base, space ir.Space) base {
+	switch {
+	case of.kind == genericShared && space == ir.Shared:
+		return base{kind: sharedBase}
+	case of.kind == genericLocal && space == ir.Local:
+		return base{kind: localBase}
+	case of.kind == genericVariable && space == ir.Const:
+		return base{variableBase, of.of}
+	case space == ir.Global && (of.kind == noBase || of.kind == variableBase && of.of.Space == ir.Global):
+		return of
+	}
+	return base{kind: otherBase}
 }
 
 // stores tells of instructions that put a value with a base where nobody knows of
@@ -179,7 +214,7 @@ func (b *bases) stores(in *ir.Instr) bool {
 		// Args[0] is where it goes.
 		return slices.ContainsFunc(in.Args[1:], func(o ir.Operand) bool {
 			of, _ := b.operand(&o)
-			return of != noBase
+			return of != base{}
 		})
 	}
 	return false
@@ -187,12 +222,15 @@ func (b *bases) stores(in *ir.Instr) bool {
 
 // unsaved tells of what is in a register at a point and can't be in a state.
 func (b *bases) unsaved(r ir.Reg) string {
+	of, size := b.regs[r], b.f.Regs[r].Type
 	switch {
-	case b.regs[r] == otherBase:
+	case b.functions[r]:
+		return "the address of a function"
+	case of.kind == otherBase:
 		return "an address whose base can't be told"
 	case b.fragments[r]:
 		return "a part of a wmma fragment"
-	case b.f.Regs[r].Type != ir.B64 && b.f.Regs[r].Type != ir.B32 && b.regs[r] != noBase:
+	case of.kind != noBase && size != ir.B64 && (size != ir.B32 || of.of != nil):
 		return "a part of an address"
 	}
 	found := ""
@@ -229,5 +267,44 @@ func fragments(f *ir.Func) map[ir.Reg]bool {
 			}
 		}
 	}
+	return found
+}
+
+// functions are the registers with what is compared with the address of a
+// function, and where that comes from: what a call goes to.
+func functions(f *ir.Func) map[ir.Reg]bool {
+	candidates, found := map[ir.Reg]bool{}, map[ir.Reg]bool{}
+	for changed := true; changed; {
+		changed = false
+		mark := func(of map[ir.Reg]bool, r ir.Reg) {
+			if !of[r] {
+				of[r], changed = true, true
+			}
+		}
+		for _, b := range f.Blocks {
+			for _, in := range b.Instrs {
+				switch {
+				case in.Op == ir.Mov && in.Args[0].Kind == ir.FuncOperand:
+					mark(candidates, in.Dst[0])
+				case in.Op == ir.Setp:
+					if usesAny(in, candidates) {
+						passes.EachUse(in, func(r ir.Reg) { mark(found, r) })
+					}
+				case in.Op != ir.Ld && writesAny(in, found):
+					passes.EachUse(in, func(r ir.Reg) { mark(found, r) })
+				}
+			}
+		}
+	}
+	return found
+}
+
+func writesAny(in *ir.Instr, of map[ir.Reg]bool) bool {
+	return slices.ContainsFunc(in.Dst, func(r ir.Reg) bool { return of[r] })
+}
+
+func usesAny(in *ir.Instr, of map[ir.Reg]bool) bool {
+	found := false
+	passes.EachUse(in, func(r ir.Reg) { found = found || of[r] })
 	return found
 }

@@ -20,8 +20,8 @@ import (
 //
 // A device has shared and local memory at other numbers than the state, which is
 // the same everywhere. Addresses in registers are exchanged where their base is
-// known; what lies in memory nobody can tell from a number. Addresses of global
-// variables, parameters and functions are a device's own. Which thread of a warp
+// known; what lies in memory nobody can tell from a number. Addresses of
+// parameters and functions are a device's own. Which thread of a warp
 // has which elements of a wmma fragment is not documented; of those of mma it is.
 func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if len(plan.Points) == 0 {
@@ -91,7 +91,7 @@ func Module(src *ptx.Module, m *ir.Module, plans []*pause.Plan, checks Checks) (
 	var text strings.Builder
 	text.WriteString(rest.String())
 	for _, p := range anew {
-		k, err := kernel(p, declared, checks.orDefault())
+		k, err := kernel(m, p, declared, checks.orDefault())
 		if err != nil {
 			return "", fmt.Errorf("PTX of %s: %w", p.Func.Name, err)
 		}

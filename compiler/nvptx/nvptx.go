@@ -37,13 +37,17 @@ type Launch struct {
 	Areas, AreaBytes uint64
 	// Flag is the address of a u32 in global memory. Not 0: pause. 0: nobody asks.
 	Flag uint64
+	// Vars is the address of u64[], the addresses that states have for the module's
+	// Global and Const variables, in the order of ir.Module.Vars, 0 for others; 0:
+	// those that they have on the device.
+	Vars uint64
 	// Shared is how many bytes of dynamic shared memory the launch has.
 	Shared uint32
 	_      uint32
 }
 
 // LaunchBytes is how long a Launch is.
-const LaunchBytes = 40
+const LaunchBytes = 48
 
 // Offsets into a Launch.
 const (
@@ -51,7 +55,8 @@ const (
 	launchAreas     = 8
 	launchAreaBytes = 16
 	launchFlag      = 24
-	launchShared    = 32
+	launchVars      = 32
+	launchShared    = 40
 )
 
 // ResumeName returns the name of the kernel that goes on with a launch of another
@@ -62,7 +67,7 @@ func ResumeName(kernel string) string { return kernel + "__resume" }
 // one that resumes it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
-func kernel(plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
+func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
 	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
@@ -71,6 +76,9 @@ func kernel(plan *pause.Plan, declared map[string]bool, checks Checks) (string, 
 	for _, resume := range []bool{false, true} {
 		e := newEmitter(plan, declared)
 		e.bases, e.checks = bases, checks
+		for i, v := range m.Vars {
+			e.variables[v] = i
+		}
 		if e.name = plan.Func.Name; resume {
 			e.name, e.ways = ResumeName(e.name), ways
 		}
@@ -91,6 +99,8 @@ type emitter struct {
 	ways   *ways // to the points; nil in the kernel that only begins at its beginning
 	checks Checks
 	blocks map[*ir.Block]int // their numbers, as labels have them
+	// variables are the numbers that Launch.Vars counts.
+	variables map[*ir.Var]int
 	// vars are the dynamic shared arrays that the kernel declares, names what they
 	// and the parameters are called. All other shared and local variables are parts
 	// of one array each, at the places where states have them.
@@ -101,7 +111,7 @@ type emitter struct {
 }
 
 func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
-	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}}
+	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}, variables: map[*ir.Var]int{}}
 	for i, b := range plan.Func.Blocks {
 		e.blocks[b] = i
 	}

@@ -76,10 +76,13 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// kernel is a loop with a barrier, with something in it.
+// kernel is a loop with a barrier, with something in it, in a module with some
+// variables and a function.
 func kernel(declares, body string) string {
-	return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n)\n{\n" +
-		".reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<6>;\n" + declares +
+	return ".version 8.0\n.target sm_80\n.address_size 64\n" +
+		".global .u32 g[4]; .global .u32 h[4]; .const .u32 c[4]; .global .u64 table[2] = {generic(g), generic(h)};\n" +
+		".func f() { ret; }\n.global .u64 calls[1] = {f};\n.visible .entry k(.param .u64 p, .param .u32 n)\n{\n" +
+		".reg .pred %p; .reg .pred %q; .reg .b32 %r<4>; .reg .b64 %d<6>;\n" + declares +
 		"ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n];\n" + body +
 		"again: bar.sync 0; st.u32 [%d1], %r0; st.u32 [%d0], %r0; st.u32 [%d0+4], %r1; sub.u32 %r0, %r0, 1; setp.ne.u32 %p, %r0, 0; @%p bra again;\nret;\n}\n"
 }
@@ -93,6 +96,15 @@ func TestPausable(t *testing.T) {
 	}{
 		"a pointer to shared memory in a register": {shared, "mov.u64 %d2, s; cvta.shared.u64 %d1, %d2;\n", true},
 		"a pointer to shared memory in memory":     {shared, "mov.u64 %d2, s; cvta.shared.u64 %d1, %d2; st.u64 [%d0], %d1;\n", false},
+		"a pointer to a global variable":           {"", "mov.u64 %d2, g; mul.wide.u32 %d3, %r0, 4; add.u64 %d1, %d2, %d3;\n", true},
+		"a generic pointer to a const variable":    {"", "mov.u64 %d2, c; cvta.const.u64 %d1, %d2;\n", true},
+		"one of two variables":                     {"", "mov.u64 %d1, g; setp.eq.u32 %p, %r0, 3; @%p mov.u64 %d1, h;\n", false},
+		"half of a variable's address":             {"", "mov.u64 %d2, g; cvt.u32.u64 %r1, %d2; mov.u64 %d1, %d0;\n", false},
+		"a const address that came as a number":    {"", "cvta.to.const.u64 %d1, %d0;\n", false},
+		"a variable's address from a table":        {"", "ld.global.u64 %d1, [table+8];\n", false},
+		"a word from a table of functions":         {"", "ld.global.u64 %d1, [calls];\n", true},
+		"a function's address from a table":        {"", "ld.global.u64 %d1, [calls]; mov.u64 %d2, f; setp.eq.u64 %q, %d1, %d2; @%q mov.u32 %r1, 3;\n", false},
+		"a function's address":                     {"", "mov.u64 %d1, f;\n", false},
 		"a pointer to a parameter":                 {"", "mov.u64 %d2, p; cvta.param.u64 %d1, %d2;\n", false},
 		"a wmma fragment":                          {".reg .b32 %f<8>;\n", "mov.u64 %d1, %d0; wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%d0], 16; mov.b32 %r1, %f0;\n", false},
 		"none":                                     {"", "mov.u64 %d1, %d0;\n", true},

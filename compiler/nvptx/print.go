@@ -106,8 +106,8 @@ func (e *emitter) instr(b *ir.Block, in *ir.Instr) error {
 	if in.Op.Terminator() {
 		return e.terminator(b, in)
 	}
-	if in.Op == ir.Printf {
-		e.printf(in)
+	if name, known := systemCalls[in.Op]; known {
+		e.systemCall(name, in)
 		return nil
 	}
 	text, err := e.text(in)
@@ -118,18 +118,34 @@ func (e *emitter) instr(b *ir.Block, in *ir.Instr) error {
 	return nil
 }
 
-// printf calls vprintf, which the module declares.
-func (e *emitter) printf(in *ir.Instr) {
+// systemCalls are the functions of the driver that are printed as calls again. A
+// module that uses one declares it.
+var systemCalls = map[ir.Op]string{ir.Printf: "vprintf", ir.Assertfail: "__assertfail"}
+
+func (e *emitter) systemCall(name string, in *ir.Instr) {
 	after := e.label()
 	if guard := e.guard(in); guard != "" {
 		e.line("%sbra %s;", invert(guard), after)
 	}
 	e.line("{")
-	e.line(".param .b64 hg_format; .param .b64 hg_values; .param .b32 hg_printed;")
-	e.line("st.param.b64 [hg_format], %s;", e.operand(in.Args[0]))
-	e.line("st.param.b64 [hg_values], %s;", e.operand(in.Args[1]))
-	e.line("call.uni (hg_printed), vprintf, (hg_format, hg_values);")
-	if in.Dst[0] != ir.NoReg {
+	var args []string
+	for i, a := range in.Args {
+		arg, t := fmt.Sprintf("hg_argument%d", i), "b64"
+		if in.Op == ir.Assertfail && i == 2 { // the line
+			t = "b32"
+		}
+		e.line(".param .%s %s;", t, arg)
+		e.line("st.param.%s [%s], %s;", t, arg, e.operand(a))
+		args = append(args, arg)
+	}
+	result := ""
+	if in.Op == ir.Printf {
+		e.line(".param .b32 hg_printed;")
+		result = "(hg_printed), "
+	}
+	// Not uni: perhaps only some threads of a warp come here.
+	e.line("call %s%s, (%s);", result, name, strings.Join(args, ", "))
+	if len(in.Dst) > 0 && in.Dst[0] != ir.NoReg {
 		e.line("ld.param.b32 %s, [hg_printed];", regName(e.fn, in.Dst[0]))
 	}
 	e.line("}")
@@ -140,7 +156,7 @@ func (e *emitter) printf(in *ir.Instr) {
 func (e *emitter) printable() error {
 	for _, b := range e.fn.Blocks {
 		for _, in := range b.Instrs {
-			if in.Op.Terminator() || in.Op == ir.Printf {
+			if in.Op.Terminator() || systemCalls[in.Op] != "" {
 				continue
 			}
 			if _, err := e.text(in); err != nil {

@@ -134,29 +134,26 @@ func (e *emitter) values(values []pause.Value, do func(pause.Value)) {
 	}
 }
 
-// exchange saves (by "sub") or loads (by "add") an address of shared or local
-// memory: a state has its distance from where that begins, a generic one with the
-// window before it. to is where the difference or sum goes, of 8 or of 4 bytes. It
+// exchange saves (by "sub") or loads (by "add") an address: a state has the
+// distance of one of shared or local memory from where that begins, a generic one
+// with the window before it, and one of a variable as if the variable were where
+// Launch.Vars says. to is where the difference or sum goes, of 8 or of 4 bytes. It
 // returns false for values that are none.
 func (e *emitter) exchange(v pause.Value, op, to8, to4 string) bool {
 	reg, to := regName(e.fn, v.Reg), to8
-	of := e.bases.regs[v.Reg]
-	window := map[base]uint64{genericShared: ir.SharedWindow, genericLocal: ir.LocalWindow}[of]
-	switch of {
-	case sharedBase, genericShared:
+	switch of := e.bases.regs[v.Reg]; of.kind {
+	case sharedBase:
 		e.line("mov.u64 %%hg_a, %s;", e.beginning(ir.Shared))
-	case localBase, genericLocal:
+	case localBase:
 		e.line("mov.u64 %%hg_a, %s;", e.beginning(ir.Local))
+	case genericShared:
+		e.window(ir.Shared, ir.SharedWindow)
+	case genericLocal:
+		e.window(ir.Local, ir.LocalWindow)
+	case variableBase, genericVariable:
+		e.variable(of)
 	default:
 		return false
-	}
-	if window != 0 {
-		space := ir.Shared
-		if of == genericLocal {
-			space = ir.Local
-		}
-		e.line("cvta.%s.u64 %%hg_a, %%hg_a;", space)
-		e.line("sub.u64 %%hg_a, %%hg_a, %d;", window)
 	}
 	if v.Type == ir.B32 {
 		to = to4
@@ -175,6 +172,26 @@ func (e *emitter) exchange(v pause.Value, op, to8, to4 string) bool {
 		e.line("st.global.%s [%%hg_b], %s;", v.Type, to)
 	}
 	return true
+}
+
+// window makes %hg_a how far a space's generic addresses are from the state's.
+func (e *emitter) window(space ir.Space, state uint64) {
+	e.line("mov.u64 %%hg_a, %s;", e.beginning(space))
+	e.line("cvta.%s.u64 %%hg_a, %%hg_a;", space)
+	e.line("sub.u64 %%hg_a, %%hg_a, %d;", state)
+}
+
+// variable makes %hg_a how far a variable's address is from the state's.
+func (e *emitter) variable(of base) {
+	e.line("mov.u64 %%hg_a, %s;", e.varName(of.of))
+	if of.kind == genericVariable {
+		e.line("cvta.const.u64 %%hg_a, %%hg_a;")
+	}
+	e.line("ld.param.u64 %%hg_t, [%s+%d];", LaunchParam, launchVars)
+	e.line("setp.eq.u64 %%hg_p, %%hg_t, 0;")
+	e.line("@!%%hg_p ld.global.u64 %%hg_t, [%%hg_t+%d];", 8*e.variables[of.of])
+	e.line("@%%hg_p mov.u64 %%hg_t, %%hg_a;")
+	e.line("sub.u64 %%hg_a, %%hg_a, %%hg_t;")
 }
 
 func (e *emitter) storeValue(v pause.Value) {

@@ -9,35 +9,31 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 )
 
-// enter goes to what is called: a function, or the one whose number a register
-// has.
+// enter goes to what is called: a function, or the one whose address a register
+// has. Addresses are compared, as no back end has to make them the numbers that
+// they are in this form.
 func (s *stacker) enter(b *stackedBody, at *ir.Block, in *ir.Instr) {
 	if in.Callee != nil {
 		branch(at, s.entry(in.Callee), in.Pos)
 		return
 	}
-	// A function's address is its index and 1, so that 0 is none.
-	targets := make([]*ir.Block, len(s.module.Funcs)+1)
-	last := 0
-	for i := range targets {
-		targets[i] = s.overflow
-	}
-	for _, f := range s.callees(in) {
-		n := s.module.FuncIndex(f)
-		targets[n] = s.entry(f)
-		last = max(last, int(n))
-	}
 	address := in.Args[0]
 	if address.Kind == ir.RegOperand && !b.root {
 		address.Reg = b.c.reg(address.Reg)
 	}
-	wrong := s.reg("hg_wrong", ir.Pred)
-	jump := s.block("hg_jump")
-	emit(at, ir.Instr{Op: ir.Setp, Type: ir.U64, Mods: ir.Mods{Cmp: ir.GT}, Dst: []ir.Reg{wrong}, Args: []ir.Operand{address, ir.Imm(uint64(last))}, Pos: in.Pos})
-	at.Instrs = append(at.Instrs, &ir.Instr{Op: ir.Br, Guard: wrong, Targets: []*ir.Block{s.overflow, jump}, Pos: in.Pos})
-	emit(jump, ir.Instr{Op: ir.Cvt, Type: ir.U32, Type2: ir.U64, Dst: []ir.Reg{s.target}, Args: []ir.Operand{address}, Pos: in.Pos})
-	emit(jump, ir.Instr{Op: ir.Brx, Args: []ir.Operand{ir.R(s.target)}, Targets: targets[:last+1], Pos: in.Pos})
-	b.blocks = append(b.blocks, jump)
+	targets := []*ir.Block{s.overflow} // it is none of them
+	emit(at, ir.Instr{Op: ir.Mov, Type: ir.U32, Dst: []ir.Reg{s.target}, Args: []ir.Operand{ir.Imm(0)}, Pos: in.Pos})
+	for _, f := range s.callees(in) {
+		candidate, same := s.reg("hg_function", ir.B64), s.reg("hg_same", ir.Pred)
+		emit(at, ir.Instr{Op: ir.Mov, Type: ir.U64, Dst: []ir.Reg{candidate}, Args: []ir.Operand{{Kind: ir.FuncOperand, Reg: ir.NoReg, Func: f}}, Pos: in.Pos})
+		emit(at, ir.Instr{Op: ir.Setp, Type: ir.U64, Mods: ir.Mods{Cmp: ir.EQ}, Dst: []ir.Reg{same}, Args: []ir.Operand{address, ir.R(candidate)}, Pos: in.Pos})
+		emit(at, ir.Instr{
+			Op: ir.Selp, Type: ir.U32, Dst: []ir.Reg{s.target},
+			Args: []ir.Operand{ir.Imm(uint64(len(targets))), ir.R(s.target), ir.R(same)}, Pos: in.Pos,
+		})
+		targets = append(targets, s.entry(f))
+	}
+	emit(at, ir.Instr{Op: ir.Brx, Args: []ir.Operand{ir.R(s.target)}, Targets: targets, Pos: in.Pos})
 }
 
 func (s *stacker) entry(f *ir.Func) *ir.Block { return s.body(f).c.blocks[f.Blocks[0]] }

@@ -231,13 +231,14 @@ func (c *CUDA) symbol(l *Launch, v *ir.Var) (uint64, error) {
 	return addr, nil
 }
 
-// Params returns the parameters of our kernels for a launch, and writes the flag.
+// Params returns the parameters of our kernels for a launch, and writes the flag
+// and the addresses of variables.
 func (c *CUDA) Params(l *Launch, flag uint32) ([]byte, error) {
-	at := c.Device.Base + flagOffset
-	if err := c.Device.Write(at, binary.LittleEndian.AppendUint32(nil, flag)); err != nil {
+	at, vars := c.Device.Base+flagOffset, c.Device.Base+varsOffset
+	if err := errors.Join(c.Device.Write(at, binary.LittleEndian.AppendUint32(nil, flag)), c.Device.Write(vars, l.Program.varTable())); err != nil {
 		return nil, err
 	}
-	return params(l, c.state(), at)
+	return params(l, c.state(), at, vars)
 }
 
 // enter runs one kernel.

@@ -6,6 +6,7 @@ package harness
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -47,13 +48,13 @@ func entry(l *Launch) string {
 }
 
 // params is the parameter block of a kernel of that PTX: the launch's description
-// is behind the program's own. state and flag are their addresses.
-func params(l *Launch, state, flag uint64) ([]byte, error) {
+// is behind the program's own. state, flag and vars are their addresses.
+func params(l *Launch, state, flag, vars uint64) ([]byte, error) {
 	p := l.Params()
 	p = append(p, make([]byte, (8-len(p)%8)%8)...)
 	return binary.Append(p, binary.LittleEndian, nvptx.Launch{
 		State: state, Areas: state + uint64(l.Plan.StatusBytes(int64(l.Blocks()))),
-		AreaBytes: uint64(l.Plan.AreaBytes(int64(l.Threads()), int64(l.Shared))), Flag: flag, Shared: l.Shared,
+		AreaBytes: uint64(l.Plan.AreaBytes(int64(l.Threads()), int64(l.Shared))), Flag: flag, Vars: vars, Shared: l.Shared,
 	})
 }
 
@@ -121,6 +122,17 @@ func (d *Interpreted) whole(ctx context.Context, l *Launch) error {
 	return interp.Run(ctx, run)
 }
 
+// elsewhere returns how far variables are from where other devices have them. Where
+// they begin with addresses of others, memory has those, and nobody changes it.
+func elsewhere(m *ir.Module) uint64 {
+	for _, v := range m.Vars {
+		if slices.ContainsFunc(v.Addresses, func(a ir.Address) bool { return a.Var != nil }) {
+			return 0
+		}
+	}
+	return 0x100_0000_0000
+}
+
 func (d *Interpreted) launch(l *Launch, kernel string, params []byte) (*interp.Launch, error) {
 	run := &interp.Launch{
 		Module: d.code, Kernel: d.code.Func(kernel), Block: l.Block, DynamicShared: l.Shared, Params: params,
@@ -134,10 +146,14 @@ func (d *Interpreted) launch(l *Launch, kernel string, params []byte) (*interp.L
 		if i < 0 {
 			return nil, fmt.Errorf("there is no variable %s", old.Name)
 		}
-		run.Vars[d.code.Vars[i]] = at
+		run.Vars[d.code.Vars[i]] = at + elsewhere(d.code)
 	}
 	for _, r := range l.Program.Memory {
-		if err := run.Memory.Map(r.Addr, r.Bytes); err != nil {
+		at := r.Addr
+		if l.Program.isVars(r) {
+			at += elsewhere(d.code)
+		}
+		if err := run.Memory.Map(at, r.Bytes); err != nil {
 			return nil, err
 		}
 	}
@@ -146,8 +162,8 @@ func (d *Interpreted) launch(l *Launch, kernel string, params []byte) (*interp.L
 
 // enter runs one kernel. The flag goes up after some looks at it.
 func (d *Interpreted) enter(ctx context.Context, l *Launch, kernel string, stop *rand.Rand) error {
-	const state, flagAt = 0x1000_0000_0000, 0x1800_0000_0000
-	values, err := params(l, state, flagAt)
+	const state, flagAt, vars = 0x1000_0000_0000, 0x1800_0000_0000, 0x1900_0000_0000
+	values, err := params(l, state, flagAt, vars)
 	if err != nil {
 		return err
 	}
@@ -156,7 +172,7 @@ func (d *Interpreted) enter(ctx context.Context, l *Launch, kernel string, stop 
 		return err
 	}
 	run.Grid = l.Grid
-	if err := run.Memory.Map(state, l.State); err != nil {
+	if err := errors.Join(run.Memory.Map(state, l.State), run.Memory.Map(vars, l.Program.varTable())); err != nil {
 		return err
 	}
 	flag, looks := make([]byte, 4), -1

@@ -108,12 +108,8 @@ func (o *OpenCL) state() uint64 { return o.Device.Base + stateOffset }
 
 // load brings memory and state to the device.
 func (o *OpenCL) load(l *Launch) error {
-	var table []byte
-	for _, v := range l.Program.Module.Vars {
-		table = binary.LittleEndian.AppendUint64(table, l.Program.Vars[v])
-	}
 	for _, r := range append([]Region{
-		{o.Device.Base + varsOffset, table},
+		{o.Device.Base + varsOffset, l.Program.varTable()},
 		{o.Device.Base + paramsOffset, l.Params()},
 		{o.state(), l.State},
 	}, l.Program.Memory...) {

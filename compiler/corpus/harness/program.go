@@ -8,6 +8,7 @@ package harness
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -134,6 +135,16 @@ func New(c *corpus.Case, m *ir.Module, base uint64) (*Program, uint64, error) {
 
 // isVars tells of the part of Memory that the variables are in.
 func (p *Program) isVars(r Region) bool { return len(p.Vars) > 0 && r.Addr == p.vars }
+
+// varTable has the addresses of the module's variables, which kernels have as
+// "vars". It ends with a 0, so that it is never empty.
+func (p *Program) varTable() []byte {
+	var table []byte
+	for _, v := range p.Module.Vars {
+		table = binary.LittleEndian.AppendUint64(table, p.Vars[v])
+	}
+	return binary.LittleEndian.AppendUint64(table, 0)
+}
 
 func (p *Program) variable(name string) *ir.Var {
 	for v := range p.Vars {

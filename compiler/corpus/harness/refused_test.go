@@ -15,10 +15,6 @@ import (
 // NVIDIA's devices, and why. They run there as they are: no test would notice one
 // more.
 var notOnNVIDIA = map[string]string{
-	"convolution":      "an address whose base can't be told", // of a constant variable
-	"sha256":           "an address whose base can't be told", // the same
-	"indirect":         "an address whose base can't be told", // of a function
-	"asserts":          "assertfail is in a form that is not printed",
 	"generic_pointers": "an address whose base can't be told", // of shared or of local memory
 }
 
