@@ -88,6 +88,7 @@ func callOrder(m *ir.Module) []*ir.Func {
 func inlineInto(f *ir.Func, flat map[*ir.Func]bool) {
 	hasCall := func(in *ir.Instr) bool { return in.Op == ir.Call && in.Callee != nil && flat[in.Callee] }
 	if !slices.ContainsFunc(f.Blocks, func(b *ir.Block) bool { return slices.ContainsFunc(b.Instrs, hasCall) }) {
+		localSlots(f) // of printf and the like
 		return
 	}
 	splitCalls(f)
