@@ -57,6 +57,21 @@ func Load(text string) (*Program, error) {
 	return p, nil
 }
 
+// Leave makes a kernel run to its end, and leaves it as it is in PTX: for one that
+// the driver refuses in the form that it gets here.
+func (p *Program) Leave(kernel string) error {
+	for i, plan := range p.Plans {
+		if plan.Func.Name == kernel {
+			p.Plans[i] = &pause.Plan{
+				Func: plan.Func, Class: pause.RunsToEnd, Reason: "it is to be left as it is", Pos: plan.Func.Pos, Waits: plan.Waits,
+				Shared: plan.Shared, Local: plan.Local, SharedBytes: plan.SharedBytes, LocalBytes: plan.LocalBytes,
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no kernel %q", kernel)
+}
+
 // verify finds our own mistakes: a program's are found before.
 func verify(m *ir.Module, after string) {
 	if err := ir.Verify(m); err != nil {

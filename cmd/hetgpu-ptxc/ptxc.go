@@ -24,7 +24,7 @@ const maxInput = 4 << 30
 // errUsage means that the usage is in the output already.
 var errUsage = errors.New("wrong usage")
 
-const usage = `usage: hetgpu-ptxc [-target %s] [-o FILE] [-explain] [-layout FILE] [-module N] IN
+const usage = `usage: hetgpu-ptxc [-target %s] [-o FILE] [-explain] [-layout FILE] [-module N] [-leave KERNEL]... IN
 
 Compile PTX to a form that can be paused on one device and go on on another.
 IN is a file of PTX, a fatbin, or a program or library that has fatbins in it, of
@@ -38,6 +38,7 @@ type options struct {
 	target, out, layout string
 	explain, version    bool
 	module              int
+	leave               []string
 	in                  string
 }
 
@@ -52,6 +53,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.BoolVar(&o.explain, "explain", false, "print how each kernel is paused, why, and where in its source")
 	flags.StringVar(&o.layout, "layout", "", "`file` for what is saved of each kernel, as JSON")
 	flags.IntVar(&o.module, "module", -1, "`number` of the module, of those in a file with several")
+	flags.Func("leave", "name of a `kernel` that is not to be paused, and to be left as it is in PTX; as often as needed", func(name string) error {
+		o.leave = append(o.leave, name)
+		return nil
+	})
 	flags.BoolVar(&o.version, "version", false, "print the version of this program")
 	flags.Usage = func() {
 		fmt.Fprintf(stderr, usage, targets)
@@ -92,6 +97,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%s:%w", o.in, err) // FILE:LINE:COLUMN, as compilers say it
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", o.in, err)
+	}
+	for _, kernel := range o.leave {
+		if err := p.Leave(kernel); err != nil {
+			return fmt.Errorf("%s: %w", o.in, err)
+		}
 	}
 	return write(o, p, stdout, stderr)
 }

@@ -112,6 +112,19 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+func TestLeave(t *testing.T) {
+	out, explained, err := ptxc(t, program, "-leave", "wait", "-explain", "-o", "-", "-")
+	if err != nil || !strings.Contains(explained, "wait: runs-to-end: it is to be left as it is") {
+		t.Errorf("%v\n%s", err, explained)
+	}
+	if strings.Contains(out, "hg_launch") || !strings.Contains(out, "bar.sync") {
+		t.Errorf("it is not as it was:\n%s", out)
+	}
+	if _, _, err := ptxc(t, program, "-leave", "none", "-"); err == nil || !strings.Contains(err.Error(), `there is no kernel "none"`) {
+		t.Error(err)
+	}
+}
+
 func TestFatbin(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "app")
 	other := strings.ReplaceAll(program, "wait(", "other(")

@@ -30,6 +30,9 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if err := newEmitter(plan, nil).printable(); err != nil {
 		return err
 	}
+	if own, ours := paramBytes(plan.Func); ours > maxParams || ours > smallParams && own <= smallParams {
+		return fmt.Errorf("its parameters have %d bytes, and leave no room for the launch's", own)
+	}
 	if plan.Class == pause.BackEdgePausable && before(m.Target, 70) {
 		return fmt.Errorf("threads of a warp can't meet at a barrier one by one before sm_70, and this is %s", m.Target)
 	}
@@ -50,6 +53,22 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 		}
 	}
 	return nil
+}
+
+// What a kernel's parameters can have, in bytes: since PTX 8.1 for sm_70 and newer,
+// and before (PTX ISA, ".param State Space"). A module that has more than the
+// smaller number is of the newer kind.
+const (
+	maxParams   = 32764
+	smallParams = 4096
+)
+
+// paramBytes returns how long a kernel's own parameters are, and with ours.
+func paramBytes(f *ir.Func) (own, ours int64) {
+	for _, p := range f.Params {
+		own = max(own, p.Offset+p.Size)
+	}
+	return own, ir.AlignUp(own, 8) + LaunchBytes
 }
 
 // before tells of targets, "sm_61", below an architecture.
@@ -88,10 +107,16 @@ func Module(src *ptx.Module, m *ir.Module, plans []*pause.Plan, checks Checks) (
 			return "", fmt.Errorf("PTX: %s is declared inside a function, and is not shared", v.Name)
 		}
 	}
+	linkage := map[string]ptx.Linkage{}
+	for _, d := range src.Decls {
+		if f, ok := d.(*ptx.Func); ok {
+			linkage[f.Name] |= f.Linkage
+		}
+	}
 	var text strings.Builder
 	text.WriteString(rest.String())
 	for _, p := range anew {
-		k, err := kernel(m, p, declared, checks.orDefault())
+		k, err := kernel(m, p, linkage[p.Func.Name], declared, checks.orDefault())
 		if err != nil {
 			return "", fmt.Errorf("PTX of %s: %w", p.Func.Name, err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
 // LaunchParam is how the parameter is called that a pausable kernel has behind its
@@ -67,7 +68,7 @@ func ResumeName(kernel string) string { return kernel + "__resume" }
 // one that resumes it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
-func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Checks) (string, error) {
+func kernel(m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[string]bool, checks Checks) (string, error) {
 	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
@@ -75,7 +76,7 @@ func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Che
 	var text strings.Builder
 	for _, resume := range []bool{false, true} {
 		e := newEmitter(plan, declared)
-		e.bases, e.checks = bases, checks
+		e.bases, e.checks, e.linkage = bases, checks, linkage
 		for i, v := range m.Vars {
 			e.variables[v] = i
 		}
@@ -92,13 +93,14 @@ func kernel(m *ir.Module, plan *pause.Plan, declared map[string]bool, checks Che
 
 // emitter prints one kernel.
 type emitter struct {
-	name   string
-	fn     *ir.Func
-	plan   *pause.Plan
-	bases  *bases
-	ways   *ways // to the points; nil in the kernel that only begins at its beginning
-	checks Checks
-	blocks map[*ir.Block]int // their numbers, as labels have them
+	name    string
+	linkage ptx.Linkage
+	fn      *ir.Func
+	plan    *pause.Plan
+	bases   *bases
+	ways    *ways // to the points; nil in the kernel that only begins at its beginning
+	checks  Checks
+	blocks  map[*ir.Block]int // their numbers, as labels have them
 	// variables are the numbers that Launch.Vars counts.
 	variables map[*ir.Var]int
 	// vars are the dynamic shared arrays that the kernel declares, names what they
@@ -176,7 +178,7 @@ func (e *emitter) kernel() error {
 }
 
 func (e *emitter) header() {
-	fmt.Fprintf(&e.out, "\n.visible .entry %s(\n", e.name)
+	fmt.Fprintf(&e.out, "\n%s.entry %s(\n", e.linkage, e.name)
 	for _, p := range e.fn.Params {
 		fmt.Fprintf(&e.out, "\t.param .align %d .b8 %s[%d],\n", max(p.Align, 1), e.names[&p.Var], p.Size)
 	}

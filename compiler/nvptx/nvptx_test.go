@@ -6,8 +6,10 @@ package nvptx_test
 import (
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler"
@@ -165,4 +167,32 @@ func TestReducible(t *testing.T) {
 func irreducible(f *ir.Func) int {
 	c := passes.NewCFG(f)
 	return len(c.Loops(c.Dominators()).Irreducible)
+}
+
+// TestParams: the launch's description must have room behind a kernel's own.
+func TestParams(t *testing.T) {
+	for size, pausable := range map[int]bool{
+		4096 - nvptx.LaunchBytes: true, 4096 - nvptx.LaunchBytes + 1: false, 4096: false,
+		4097: true, 32764 - nvptx.LaunchBytes - 4: true, 32764 - nvptx.LaunchBytes: false, 32764: false,
+	} {
+		p := load(t, strings.Replace(kernel("", "mov.u64 %d1, %d0;\n"), ".param .u32 n", fmt.Sprintf(".param .u32 n, .param .b8 more[%d]", size-12), 1))
+		if err := nvptx.Pausable(p.Module, p.Plans[0]); (err == nil) != pausable {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// TestLinkage: a template's kernel may be in several objects.
+func TestLinkage(t *testing.T) {
+	for _, linkage := range []string{".weak ", ".visible ", ""} {
+		text, err := load(t, strings.Replace(kernel("", "mov.u64 %d1, %d0;\n"), ".visible ", linkage, 1)).Emit("ptx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range []string{"k(", "k__resume("} {
+			if !strings.Contains(text, "\n"+linkage+".entry "+entry) {
+				t.Errorf("%q is not how %s is linked:\n%s", linkage, entry, text)
+			}
+		}
+	}
 }

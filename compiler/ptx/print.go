@@ -67,17 +67,21 @@ func (w *printer) separated(n int, each func(int)) {
 	}
 }
 
-func (w *printer) linkage(l Linkage) {
+// String returns the directives as they stand before a declaration, each with a
+// space behind it.
+func (l Linkage) String() string {
+	var text strings.Builder
 	for i, word := range []string{".visible ", ".extern ", ".weak ", ".common "} {
 		if l&(1<<i) != 0 {
-			w.s(word)
+			text.WriteString(word)
 		}
 	}
+	return text.String()
 }
 
 // variable writes a declaration, without an indent.
 func (w *printer) variable(v *Var) {
-	w.linkage(v.Linkage)
+	w.s(v.Linkage.String())
 	w.declarator(v)
 	switch {
 	case v.Sampler != nil:
@@ -161,7 +165,7 @@ func (w *printer) params(list []*Var) {
 }
 
 func (w *printer) function(f *Func) {
-	w.linkage(f.Linkage)
+	w.s(f.Linkage.String())
 	if f.Kernel {
 		w.s(".entry ")
 	} else {
