@@ -169,7 +169,7 @@ func (e *emitter) kernel() error {
 		e.check(i + 1)
 		e.save(i + 1)
 	}
-	e.saveMemory()
+	e.saved()
 	if e.ways != nil {
 		e.waysOn()
 	}
@@ -207,12 +207,13 @@ func (e *emitter) declare() {
 		e.line(".reg .%s %s;", r.Type, regName(e.fn, ir.Reg(i)))
 	}
 	for _, v := range e.vars {
-		e.line(".extern .shared .align %d .b8 %s[];", max(v.Align, 1), e.names[v])
+		e.line(".extern .shared .align 16 .b8 %s[];", e.names[v])
 	}
 	e.array(ir.Shared, sharedArray, e.plan.SharedBytes)
 	e.array(ir.Local, localArray, e.plan.LocalBytes)
 	e.line(".reg .b64 %%hg_area, %%hg_values, %%hg_a, %%hg_b, %%hg_t;")
-	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_i, %%hg_v;")
+	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_size, %%hg_i, %%hg_v;")
+	e.line(".reg .b32 %%hg_v0, %%hg_v1, %%hg_v2, %%hg_v3;")
 	e.line(".reg .b32 %%hg_count, %%hg_interval, %%hg_clock, %%hg_role;")
 	e.line(".reg .pred %%hg_p, %%hg_q, %%hg_slow, %%hg_saved, %%hg_resuming;")
 }

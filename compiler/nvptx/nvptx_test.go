@@ -52,29 +52,31 @@ func printed(t *testing.T, p *compiler.Program) *ir.Module {
 	return m
 }
 
-// TestGolden: all that is printed for a loop with a barrier. Hints for caches are
-// as they were.
+// TestGolden: all that is printed for a loop with a barrier, and for one without.
+// Hints for caches are as they were.
 func TestGolden(t *testing.T) {
-	in, err := os.ReadFile("testdata/barrier.in.ptx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := load(t, string(in)).Emit("ptx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const file = "testdata/barrier.out.ptx"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+	for _, name := range []string{"barrier", "backedge"} {
+		in, err := os.ReadFile("testdata/" + name + ".in.ptx")
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is not what comes out:\n%s", file, got)
+		got, err := load(t, string(in)).Emit("ptx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := "testdata/" + name + ".out.ptx"
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s is not what comes out:\n%s", file, got)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (e *emitter) resume() {
 	}
 	e.line("setp.gt.u32 %%hg_p, %%hg_point, %d;", len(e.plan.Points))
 	e.line("@%%hg_p bra%s $hg_bad;", e.uni())
-	e.memory(true)
+	e.shared(true)
 	if e.plan.Class == pause.BarrierPausable {
 		e.line("bar.sync 0;") // the shared memory is there
 	}
@@ -129,6 +129,7 @@ func (e *emitter) waysOn() {
 		e.line("mov.pred %%hg_resuming, 0;")
 		e.locate()
 		e.values(p.Values, e.loadValue)
+		e.local(i+1, true)
 		if p.Kind == pause.BackEdge {
 			e.line("bra %s;", e.target(p.Block))
 		} else {

@@ -65,7 +65,7 @@ func (e *emitter) locate() {
 	e.line("add.u64 %%hg_values, %%hg_area, %%hg_t;")
 }
 
-const saveMemoryLabel = "$hg_save"
+const savedLabel = "$hg_saved"
 
 // save prints what a block does, or a thread, that pauses at a point.
 func (e *emitter) save(number int) {
@@ -73,18 +73,19 @@ func (e *emitter) save(number int) {
 	e.place(saveLabel(number))
 	e.locate()
 	e.values(point.Values, e.storeValue)
+	e.local(number, false)
 	e.line("mov.u32 %%hg_point, %d;", number)
-	e.line("bra%s %s;", e.uni(), saveMemoryLabel)
+	e.line("bra%s %s;", e.uni(), savedLabel)
 }
 
-// saveMemory prints the end of it, which is the same for all points.
-func (e *emitter) saveMemory() {
-	e.place(saveMemoryLabel)
+// saved prints the end of it, which is the same for all points: the block's shared
+// memory, and the status.
+func (e *emitter) saved() {
+	e.place(savedLabel)
 	e.locate() // again, so that only the point's number comes here in a register
 	if e.plan.Class == pause.BackEdgePausable {
 		e.threadPoint()
 		e.line("st.global.u32 [%%hg_b], %%hg_point;")
-		e.memory(false)
 		e.line("mov.pred %%hg_saved, 1;")
 		e.line("bra $hg_meet;")
 		return
@@ -93,7 +94,7 @@ func (e *emitter) saveMemory() {
 		e.line("cp.async.wait_all;")
 		e.line("bar.sync 0;")
 	}
-	e.memory(false)
+	e.shared(false)
 	e.statusAddress()
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
 	e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_point;")
@@ -228,36 +229,59 @@ func (e *emitter) loadValue(v pause.Value) {
 	}
 }
 
-// memory copies the block's shared memory, all threads together, and each
-// thread's local memory, to the area or back.
-func (e *emitter) memory(back bool) {
+// shared copies the block's shared memory to the area or back, all threads
+// together.
+func (e *emitter) shared(back bool) {
 	if e.plan.SharedBytes > 0 {
-		e.copy(copying{space: "shared", name: sharedArray, area: "%hg_area", back: back, together: true, unit: 4}, fmt.Sprint(e.plan.SharedBytes))
+		e.copy(copying{space: ir.Shared, name: sharedArray, together: true, unit: 16, to: fmt.Sprint(e.plan.SharedBytes)}, back)
 	}
 	if dynamic := e.dynamic(); dynamic != "" {
+		c := copying{space: ir.Shared, name: dynamic, at: e.plan.SharedBytes, together: true, unit: 16, to: "%hg_size"}
 		e.line("ld.param.u32 %%hg_votes, [%s+%d];", LaunchParam, launchShared)
-		e.copy(copying{space: "shared", name: dynamic, area: "%hg_area", offset: e.plan.SharedBytes, back: back, together: true, unit: 1}, "%hg_votes")
-	}
-	if e.plan.LocalBytes > 0 {
-		e.line("mul.wide.u32 %%hg_t, %%hg_threads, %d;", e.plan.ThreadBytes)
-		e.line("add.u64 %%hg_area, %%hg_values, %%hg_t;")
-		e.line("cvt.u64.u32 %%hg_t, %%hg_tid;")
-		e.line("mul.lo.u64 %%hg_t, %%hg_t, %d;", e.plan.LocalBytes)
-		e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
-		e.copy(copying{space: "local", name: localArray, area: "%hg_area", back: back, unit: 4}, fmt.Sprint(e.plan.LocalBytes))
+		e.line("and.b32 %%hg_size, %%hg_votes, -16;")
+		e.copy(c, back)
+		c.unit, c.from, c.to = 1, "%hg_size", "%hg_votes" // what is left
+		e.copy(c, back)
 	}
 }
 
-// copying is a copy between a variable and the area.
+// local copies what a point saves of the thread's local memory, to the area or
+// back. The values are saved or loaded before.
+func (e *emitter) local(number int, back bool) {
+	if e.plan.LocalBytes == 0 {
+		return
+	}
+	e.line("mul.wide.u32 %%hg_t, %%hg_threads, %d;", e.plan.ThreadBytes)
+	e.line("add.u64 %%hg_area, %%hg_values, %%hg_t;")
+	e.line("mul.wide.u32 %%hg_t, %%hg_tid, %d;", e.plan.LocalBytes)
+	e.line("add.u64 %%hg_area, %%hg_area, %%hg_t;")
+	for _, p := range e.plan.LocalParts(number) {
+		c := copying{space: ir.Local, name: localArray, in: p.Offset, at: p.Offset, unit: 16, to: fmt.Sprint(p.Size)}
+		if p.Stack != nil { // as pause.LocalPart.Used has it
+			c.to = "%hg_size"
+			e.line("mov.u64 %%hg_a, %s;", localArray)
+			e.line("sub.u64 %%hg_t, %s, %%hg_a;", regName(e.fn, p.Stack.Top))
+			e.line("sub.u64 %%hg_t, %%hg_t, %d;", p.Offset-p.Stack.Above)
+			e.line("min.u64 %%hg_t, %%hg_t, %d;", p.Size)
+			e.line("cvt.u32.u64 %%hg_size, %%hg_t;")
+			e.line("add.u32 %%hg_size, %%hg_size, 15;")
+			e.line("and.b32 %%hg_size, %%hg_size, -16;")
+		}
+		e.copy(c, back)
+	}
+}
+
+// copying is a copy between an array and %hg_area.
 type copying struct {
-	space, name, area string
-	offset            int64 // in the area
-	unit              int   // bytes at a time
-	back              bool  // from the area
-	together          bool  // each thread has its share
+	space    ir.Space
+	name     string
+	in, at   int64  // where it begins in the array and in the area
+	from, to string // and ends, in bytes from there; from "" is 0
+	unit     int    // bytes at a time, 1 or 16
+	together bool   // each thread has its share
 }
 
-func (e *emitter) copy(c copying, size string) {
+func (e *emitter) copy(c copying, back bool) {
 	loop, done := e.label(), e.label()
 	step := fmt.Sprint(c.unit)
 	if c.together {
@@ -267,20 +291,27 @@ func (e *emitter) copy(c copying, size string) {
 	} else {
 		e.line("mov.u32 %%hg_i, 0;")
 	}
+	if c.from != "" {
+		e.line("add.u32 %%hg_i, %%hg_i, %s;", c.from)
+	}
 	e.line("mov.u64 %%hg_a, %s;", c.name)
 	e.place(loop)
-	e.line("setp.ge.u32 %%hg_p, %%hg_i, %s;", size)
+	e.line("setp.ge.u32 %%hg_p, %%hg_i, %s;", c.to)
 	e.line("@%%hg_p bra %s;", done)
 	e.line("cvt.u64.u32 %%hg_t, %%hg_i;")
-	e.line("add.u64 %%hg_b, %s, %%hg_t;", c.area)
+	e.line("add.u64 %%hg_b, %%hg_area, %%hg_t;")
 	e.line("add.u64 %%hg_t, %%hg_a, %%hg_t;")
-	of := map[int]string{1: "u8", 4: "u32"}[c.unit]
-	if c.back {
-		e.line("ld.global.%s %%hg_v, [%%hg_b+%d];", of, c.offset)
-		e.line("st.%s.%s [%%hg_t], %%hg_v;", c.space, of)
+	of, values := "u8", "%hg_v0"
+	if c.unit == 16 {
+		of, values = "v4.b32", "{%hg_v0, %hg_v1, %hg_v2, %hg_v3}"
+	}
+	memory, area := fmt.Sprintf("[%%hg_t+%d]", c.in), fmt.Sprintf("[%%hg_b+%d]", c.at)
+	if back {
+		e.line("ld.global.%s %s, %s;", of, values, area)
+		e.line("st.%s.%s %s, %s;", c.space, of, memory, values)
 	} else {
-		e.line("ld.%s.%s %%hg_v, [%%hg_t];", c.space, of)
-		e.line("st.global.%s [%%hg_b+%d], %%hg_v;", of, c.offset)
+		e.line("ld.%s.%s %s, %s;", c.space, of, values, memory)
+		e.line("st.global.%s %s, %s;", of, area, values)
 	}
 	e.line("add.u32 %%hg_i, %%hg_i, %s;", step)
 	e.line("bra %s;", loop)
