@@ -42,6 +42,8 @@ type bases struct {
 	// fragments are the registers with parts of wmma fragments, functions those
 	// with addresses of functions that came from memory.
 	fragments, functions map[ir.Reg]bool
+	// unsavable are registers with what else no state can have, and what that is.
+	unsavable map[ir.Reg]string
 	// pointers tells that the kernel uses variables that begin with addresses of
 	// others, so that it may load these.
 	pointers bool
@@ -50,8 +52,19 @@ type bases struct {
 }
 
 func findBases(f *ir.Func) *bases {
-	b := &bases{f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)), fragments: fragments(f), functions: functions(f)}
-	b.each(func(in *ir.Instr) { b.pointers = b.pointers || usesPointers(in) })
+	b := &bases{
+		f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)),
+		fragments: fragments(f), functions: functions(f), unsavable: map[ir.Reg]string{},
+	}
+	b.each(func(in *ir.Instr) {
+		b.pointers = b.pointers || usesPointers(in)
+		switch {
+		case in.Mods.CarryOut && len(in.Dst) > 1:
+			b.unsavable[in.Dst[1]] = "a carry"
+		case strings.HasPrefix(in.Text, "createpolicy."):
+			b.unsavable[in.Dst[0]] = "a cache policy"
+		}
+	})
 	for changed := true; changed; {
 		changed = false
 		b.each(func(in *ir.Instr) {
@@ -233,18 +246,7 @@ func (b *bases) unsaved(r ir.Reg) string {
 	case of.kind != noBase && size != ir.B64 && (size != ir.B32 || of.of != nil):
 		return "a part of an address"
 	}
-	found := ""
-	b.each(func(in *ir.Instr) {
-		for i, d := range in.Dst {
-			if d == r && i == 1 && in.Mods.CarryOut {
-				found = "a carry"
-			}
-			if d == r && strings.HasPrefix(in.Text, "createpolicy.") {
-				found = "a cache policy"
-			}
-		}
-	})
-	return found
+	return b.unsavable[r]
 }
 
 // fragments are the registers that can hold elements of wmma fragments, or what

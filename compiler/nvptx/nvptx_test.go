@@ -111,6 +111,7 @@ func TestPausable(t *testing.T) {
 		"a function's address":                     {"", "mov.u64 %d1, f;\n", false},
 		"a pointer to a parameter":                 {"", "mov.u64 %d2, p; cvta.param.u64 %d1, %d2;\n", false},
 		"a wmma fragment":                          {".reg .b32 %f<8>;\n", "mov.u64 %d1, %d0; wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%d0], 16; mov.b32 %r1, %f0;\n", false},
+		"a cache policy":                           {"", "createpolicy.fractional.L2::evict_first.b64 %d1, 1.0;\n", false},
 		"none":                                     {"", "mov.u64 %d1, %d0;\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,6 +170,20 @@ func TestReducible(t *testing.T) {
 func irreducible(f *ir.Func) int {
 	c := passes.NewCFG(f)
 	return len(c.Loops(c.Dominators()).Irreducible)
+}
+
+// TestCarry: the flag is no register.
+func TestCarry(t *testing.T) {
+	text := kernel("", "mov.u64 %d1, %d0; add.cc.u32 %r1, %r0, %r0;\n")
+	for text, pausable := range map[string]bool{
+		text: true, // nobody reads it behind the barrier
+		strings.Replace(text, "sub.u32 %r0", "addc.u32 %r2, %r2, 0; sub.u32 %r0", 1): false,
+	} {
+		p := load(t, text)
+		if err := nvptx.Pausable(p.Module, p.Plans[0]); (err == nil) != pausable {
+			t.Error(err)
+		}
+	}
 }
 
 // TestParams: the launch's description must have room behind a kernel's own.

@@ -53,7 +53,7 @@ func findWays(plan *pause.Plan) *ways {
 	return w
 }
 
-// label is where a way goes on.
+// wayLabel is where a way goes on.
 func (e *emitter) wayLabel(w way) string {
 	if w.header == nil {
 		return loadLabel(w.point)
@@ -92,9 +92,9 @@ func (e *emitter) resume() {
 // dispatch goes on to the point %hg_point: ways are sorted by their points, and
 // halved until all that are left lead to the same place.
 func (e *emitter) dispatch(ways []way) {
-	first := e.wayLabel(ways[0])
-	if !slices.ContainsFunc(ways, func(w way) bool { return e.wayLabel(w) != first }) {
-		e.line("bra%s %s;", e.uni(), first)
+	first := ways[0]
+	if len(ways) == 1 || first.header != nil && !slices.ContainsFunc(ways, func(w way) bool { return w.header != first.header }) {
+		e.line("bra%s %s;", e.uni(), e.wayLabel(first))
 		return
 	}
 	half, upper := len(ways)/2, e.label()
