@@ -34,10 +34,10 @@ var (
 func MountedByNVIDIA(at string) bool {
 	dir, name := path.Split(at)
 	if _, _, ok := driverlibs.Split(name); ok {
-		return nvidiaLibDir().MatchString(dir) && path.Clean(at) == at && plainName().MatchString(name)
+		return nvidiaLibDir.MatchString(dir) && path.Clean(at) == at && plainName.MatchString(name)
 	}
-	return path.Clean(at) == at && (nvidiaNode().MatchString(at) || nvidiaProc().MatchString(at) ||
-		nvidiaProgram().MatchString(at) || nvidiaSocket().MatchString(at) || nvidiaFirmware().MatchString(at))
+	return path.Clean(at) == at && (nvidiaNode.MatchString(at) || nvidiaProc.MatchString(at) ||
+		nvidiaProgram.MatchString(at) || nvidiaSocket.MatchString(at) || nvidiaFirmware.MatchString(at))
 }
 
 var plainName = lazyregexp.New(`^[A-Za-z0-9_.+-]+$`)

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The hetGPU authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package criuimg reads CRIU's images as far as hetGPU needs to. The formats of
-// their messages are those of CRIU's own library, and the framing is not: that
-// reads files only, and trusts every length in them.
+// Package criuimg reads CRIU's images as far as hetGPU needs to. The framing is not
+// that of CRIU's own library, which reads files only and trusts every length in
+// them; and of the messages it reads one field, without the library's types, which
+// are registered whenever a program starts that has them, as the shim would.
 package criuimg
 
 import (
@@ -15,11 +16,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
-	"github.com/checkpoint-restore/go-criu/v8/crit/images/mnt"
 	"github.com/checkpoint-restore/go-criu/v8/magic"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 const (
@@ -29,17 +28,18 @@ const (
 	// maxMounts is the largest of them that is decoded: the kernel allows 100,000
 	// mounts (fs.mount-max), and a container has some dozens.
 	maxMounts = 4 << 20
+	// extKey is the field of a mount with the name that a restore gives it by
+	// (CRIU 4.2, images/mnt.proto, mnt_entry.ext_key).
+	extKey protowire.Number = 18
 )
-
-// magics are the numbers that CRIU's images begin with.
-var magics = sync.OnceValue(magic.LoadMagic)
 
 // EachMessage calls do for each message of an image: two numbers tell that it
 // is one and of which kind ("CORE"), and each message follows its length.
 func EachMessage(data []byte, kind string, do func([]byte) error) error {
 	const word = 4
-	head := binary.LittleEndian.AppendUint32(nil, uint32(magics().ByName["IMG_COMMON"]))
-	head = binary.LittleEndian.AppendUint32(head, uint32(magics().ByName[kind]))
+	numbers := magic.LoadMagic().ByName // what CRIU's images begin with
+	head := binary.LittleEndian.AppendUint32(nil, uint32(numbers["IMG_COMMON"]))
+	head = binary.LittleEndian.AppendUint32(head, uint32(numbers[kind]))
 	rest, ok := bytes.CutPrefix(data, head)
 	if !ok {
 		return fmt.Errorf("it is no image of the kind %s", kind)
@@ -75,14 +75,11 @@ func ExternalMounts(dir string) (keys []string, err error) {
 		}
 		if err == nil {
 			err = EachMessage(data, "MNTS", func(message []byte) error {
-				var e mnt.MntEntry
-				if err := proto.Unmarshal(message, &e); err != nil {
-					return err
+				key, err := stringField(message, extKey)
+				if key != "" {
+					keys = append(keys, key)
 				}
-				if e.GetExtKey() != "" {
-					keys = append(keys, e.GetExtKey())
-				}
-				return nil
+				return err
 			})
 		}
 		if err != nil {
@@ -90,6 +87,25 @@ func ExternalMounts(dir string) (keys []string, err error) {
 		}
 	}
 	return keys, nil
+}
+
+// stringField returns a field of a message, "" if it has none.
+func stringField(message []byte, number protowire.Number) (value string, err error) {
+	for len(message) > 0 {
+		n, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return "", protowire.ParseError(size)
+		}
+		message = message[size:]
+		if size = protowire.ConsumeFieldValue(n, kind, message); size < 0 {
+			return "", protowire.ParseError(size)
+		}
+		if n == number && kind == protowire.BytesType {
+			value, _ = protowire.ConsumeString(message)
+		}
+		message = message[size:]
+	}
+	return value, nil
 }
 
 // read reads a regular file of limited size.

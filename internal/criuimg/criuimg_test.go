@@ -11,14 +11,15 @@ import (
 	"testing"
 
 	"github.com/checkpoint-restore/go-criu/v8/crit/images/mnt"
+	"github.com/checkpoint-restore/go-criu/v8/magic"
 	"google.golang.org/protobuf/proto"
 )
 
 // image frames messages as CRIU does.
 func image(tb testing.TB, kind string, messages ...proto.Message) []byte {
 	tb.Helper()
-	data := binary.LittleEndian.AppendUint32(nil, uint32(magics().ByName["IMG_COMMON"]))
-	data = binary.LittleEndian.AppendUint32(data, uint32(magics().ByName[kind]))
+	data := binary.LittleEndian.AppendUint32(nil, uint32(magic.LoadMagic().ByName["IMG_COMMON"]))
+	data = binary.LittleEndian.AppendUint32(data, uint32(magic.LoadMagic().ByName[kind]))
 	for _, m := range messages {
 		body, err := proto.Marshal(m)
 		if err != nil {
@@ -73,10 +74,14 @@ func TestExternalMounts(t *testing.T) {
 
 func FuzzEachMessage(f *testing.F) {
 	f.Add(image(f, "MNTS", mounted("/a", "/a")))
-	f.Fuzz(func(_ *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, data []byte) {
 		_ = EachMessage(data, "MNTS", func(message []byte) error {
+			key, err := stringField(message, extKey)
 			var e mnt.MntEntry
-			return proto.Unmarshal(message, &e)
+			if wanted := proto.Unmarshal(message, &e); wanted == nil && (err != nil || key != e.GetExtKey()) {
+				t.Errorf("%q, %v; want %q", key, err, e.GetExtKey())
+			}
+			return err
 		})
 	})
 }

@@ -47,7 +47,7 @@ var versioned = lazyregexp.New(`^(lib[^/]+\.so)\.([0-9]{3,4}(?:\.[0-9]+){1,2})$`
 // Split takes a library's file name apart; ok is false if it is none of a
 // driver's.
 func Split(name string) (stem, version string, ok bool) {
-	m := versioned().FindStringSubmatch(name)
+	m := versioned.FindStringSubmatch(name)
 	if m == nil {
 		return "", "", false
 	}
@@ -79,14 +79,22 @@ func Dirs(ctx context.Context, root string) []string {
 	return slices.Concat(cached(cache, runtime.GOARCH), usual)
 }
 
-// tags are the words of ldconfig's list for libraries of 64 bits.
-var tags = map[string]string{"amd64": "x86-64", "arm64": "AArch64"}
+// tag is the word of ldconfig's list for an architecture's libraries.
+func tag(arch string) string {
+	switch arch {
+	case "amd64":
+		return "x86-64"
+	case "arm64":
+		return "AArch64"
+	}
+	return ""
+}
 
 // cached are the directories of libcuda.so.1 in what `ldconfig -p` prints.
 func cached(list, arch string) (dirs []string) {
 	for line := range strings.Lines(list) {
 		what, file, ok := strings.Cut(strings.TrimSpace(line), " => ")
-		if !ok || !strings.HasPrefix(what, CUDA+".1 ") || !strings.Contains(what, tags[arch]) {
+		if !ok || !strings.HasPrefix(what, CUDA+".1 ") || !strings.Contains(what, tag(arch)) {
 			continue
 		}
 		if dir := filepath.Dir(file); filepath.IsAbs(dir) && !slices.Contains(dirs, dir) {

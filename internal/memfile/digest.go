@@ -113,15 +113,17 @@ func NewDigest(a, b uint64) (d Digest) {
 // String is the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-var zeroes = sync.OnceValue(func() Digest {
-	d, _ := DigestOf(make([]byte, BlockSize))
-	return d
-})
+// zeroes is a whole block of zero, as most are.
+var zeroes struct {
+	once   sync.Once
+	digest Digest
+}
 
 // zeroDigest is the digest of n bytes of zero, a block at most.
 func zeroDigest(n uint64) Digest {
 	if n == BlockSize {
-		return zeroes()
+		zeroes.once.Do(func() { zeroes.digest, _ = DigestOf(make([]byte, BlockSize)) })
+		return zeroes.digest
 	}
 	d, _ := DigestOf(make([]byte, n))
 	return d

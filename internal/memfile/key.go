@@ -158,7 +158,7 @@ func (k *Key) GoString() string { return k.String() }
 var keyID = lazyregexp.New(`^[0-9a-f]{16}$`)
 
 // IsKeyID tells whether a text is spelled as the name of a key.
-func IsKeyID(id string) bool { return keyID().MatchString(id) }
+func IsKeyID(id string) bool { return keyID.MatchString(id) }
 
 // derive makes a key for one use, by HKDF with SHA-256 (RFC 5869).
 func (k *Key) derive(salt []byte, use string, size int) ([]byte, error) {

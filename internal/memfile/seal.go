@@ -31,11 +31,9 @@ func NewSalt() (s Salt) {
 // Tag proves that a block is what was encrypted, at its place (GCM).
 type Tag [TagSize]byte
 
-// castagnoli is CRC-32C, which processors compute as fast as they read.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Sum is the sum of a block that was encrypted: it shows damage only.
-func Sum(block []byte) uint32 { return crc32.Checksum(block, castagnoli) }
+// Sum is the sum of a block that was encrypted: it shows damage only. It is CRC-32C,
+// which processors compute as fast as they read.
+func Sum(block []byte) uint32 { return crc32.Checksum(block, crc32.MakeTable(crc32.Castagnoli)) }
 
 // Cipher encrypts the blocks of one file of data: AES-256-GCM, with a key of the
 // file's own, and the offset of a block for the nonce.

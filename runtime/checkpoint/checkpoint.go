@@ -102,7 +102,16 @@ func (c *Container) timeout(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("%w of %s (annotation io.hetgpu.checkpoint.timeout)", errTimeout, c.Timeout))
 }
 
-var errTimeout = fmt.Errorf("%w: the operation took longer than its time-out", context.DeadlineExceeded)
+// errTimeout is the cause with which an operation ends that takes too long.
+var errTimeout error = timedOut{}
+
+type timedOut struct{}
+
+func (timedOut) Error() string {
+	return context.DeadlineExceeded.Error() + ": the operation took longer than its time-out"
+}
+
+func (timedOut) Unwrap() error { return context.DeadlineExceeded }
 
 // saving is one checkpoint under way.
 type saving struct {

@@ -137,7 +137,7 @@ func ReadVersion(ctx context.Context, path string) (Version, error) {
 var versionLine = lazyregexp.New(`(?m)^Version:\s*(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?`)
 
 func parseVersion(out string) (Version, error) {
-	m := versionLine().FindStringSubmatch(out)
+	m := versionLine.FindStringSubmatch(out)
 	if m == nil {
 		return Version{}, fmt.Errorf("no version in its output %q", execx.LastLines(out, 5))
 	}

@@ -91,7 +91,7 @@ func Open(ctx context.Context, dirs []string, name, unpackTo string) (*Saved, er
 
 // find returns the path of the snapshot.
 func find(dirs []string, name string) (string, error) {
-	if !plainName().MatchString(name) {
+	if !plainName.MatchString(name) {
 		return "", fmt.Errorf("%w: %q, want letters, digits and ._:@+- after a letter or a digit, at most 255", ErrName, name)
 	}
 	for _, dir := range dirs {

@@ -171,8 +171,8 @@ func (c *Container) run(ctx context.Context, step string, args ...string) error 
 func message(out string) string {
 	var errs []string
 	for line := range strings.Lines(out) {
-		switch text := logrusError().FindStringSubmatch(line); {
-		case text == nil && !logrusLine().MatchString(line):
+		switch text := logrusError.FindStringSubmatch(line); {
+		case text == nil && !logrusLine.MatchString(line):
 			errs = append(errs, line)
 		case text != nil:
 			msg, err := strconv.Unquote(text[1])

@@ -121,7 +121,7 @@ func (m *Memory) validate() error {
 }
 
 func (k *Keeper) validate() error {
-	if !bootID().MatchString(k.BootID) || !keeperID().MatchString(k.ID) || !isDigest(k.Digest) {
+	if !bootID.MatchString(k.BootID) || !keeperID.MatchString(k.ID) || !isDigest(k.Digest) {
 		return fmt.Errorf("keeper %q of boot %q, digest %q", k.ID, k.BootID, k.Digest)
 	}
 	return nil

@@ -81,7 +81,7 @@ func (m *Manifest) validate() error {
 	if m.Version < 1 || m.Version > Version {
 		return fmt.Errorf("version %d", m.Version)
 	}
-	if !engineName().MatchString(m.Engine) {
+	if !engineName.MatchString(m.Engine) {
 		return fmt.Errorf("engine %q", m.Engine)
 	}
 	if m.StopSeconds < 0 {

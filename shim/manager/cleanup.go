@@ -93,7 +93,7 @@ func endCRIU(ctx context.Context, proc string, pids []int) error {
 		if err != nil {
 			continue // it has gone
 		}
-		title := dumping().FindStringSubmatch(strings.TrimRight(string(line), "\x00 "))
+		title := dumping.FindStringSubmatch(strings.TrimRight(string(line), "\x00 "))
 		if title == nil {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/containerd/typeurl/v2"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // ProgressName is a file that the client makes in the directory. The shim adds to
@@ -46,6 +46,19 @@ type Event struct {
 	Expect uint64 `json:"expect,omitempty"`
 }
 
-func init() {
-	typeurl.Register(&Options{}, "io.hetgpu", "CheckpointOptions", "v1")
+// typeURL names the options, with the version of their form.
+const typeURL = "io.hetgpu/CheckpointOptions/v1"
+
+// Pack makes them what a request carries.
+func (o *Options) Pack() (*anypb.Any, error) {
+	data, err := json.Marshal(o)
+	return &anypb.Any{TypeUrl: typeURL, Value: data}, err
+}
+
+// Unpack reads them, and tells whether the message is of them at all.
+func (o *Options) Unpack(packed *anypb.Any) (ours bool, err error) {
+	if packed.GetTypeUrl() != typeURL {
+		return false, nil
+	}
+	return true, json.Unmarshal(packed.GetValue(), o)
 }

@@ -190,13 +190,13 @@ type checkpointOptions struct {
 // checkpointOptions reads the options, which only some clients send.
 func (c *container) checkpointOptions(r *taskapi.CheckpointTaskRequest) (checkpointOptions, error) {
 	o := checkpointOptions{dump: runc.Dump{Dir: r.Path, Exit: c.policy.CheckpointExit}, timeout: c.timeout}
+	var err error
+	if o.short, err = o.Unpack(r.Options); err != nil {
+		return o, fmt.Errorf("checkpoint options: %w", err)
+	}
 	switch {
 	case r.Options.GetValue() == nil:
-	case typeurl.Is(r.Options, &o.Options):
-		if err := typeurl.UnmarshalTo(r.Options, &o.Options); err != nil {
-			return o, fmt.Errorf("checkpoint options: %w", err)
-		}
-		o.short = true
+	case o.short:
 		if o.Timeout > 0 {
 			o.timeout = o.Timeout
 		}

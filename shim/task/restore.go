@@ -221,7 +221,7 @@ func temporaryParent() string {
 // plugins/services/tasks/local.go). A directory of the user's stays.
 func (c *container) removeTemporary(ctx context.Context) {
 	dir := c.request.Checkpoint
-	if !temporaryName().MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
+	if !temporaryName.MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
 		return
 	}
 	if err := os.RemoveAll(dir); err != nil {

@@ -22,38 +22,40 @@ import (
 )
 
 // classes says which status an error of ours becomes; the first that fits.
-var classes = []struct{ err, class error }{
-	{gpuplugin.ErrLost, errdefs.ErrDataLoss},
-	{gpuplugin.ErrUnsupported, errdefs.ErrFailedPrecondition},
-	{gpuplugin.ErrIncompatible, errdefs.ErrFailedPrecondition},
-	{gpuplugin.ErrUnknownState, errdefs.ErrFailedPrecondition},
-	// Not errdefs.ErrUnavailable, which says that containerd is.
-	{gpuplugin.ErrUnavailable, errdefs.ErrFailedPrecondition},
-	{gpuplugin.ErrNotKept, errdefs.ErrFailedPrecondition},
-	{gpuplugin.ErrDamaged, errdefs.ErrDataLoss},
-	{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
-	{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
-	{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
-	{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
-	{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
-	{checkpoint.ErrLibrary, errdefs.ErrFailedPrecondition},
-	{checkpoint.ErrPlain, errdefs.ErrFailedPrecondition},
-	{memfile.ErrKey, errdefs.ErrFailedPrecondition},
-	{memfile.ErrKeyFile, errdefs.ErrFailedPrecondition},
-	{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
-	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
-	{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},
-	{snapshot.ErrNoManifest, errdefs.ErrFailedPrecondition},
-	{depot.ErrName, errdefs.ErrInvalidArgument},
-	{depot.ErrNotFound, errdefs.ErrFailedPrecondition},
-	{depot.ErrUntrusted, errdefs.ErrFailedPrecondition},
-	{depot.ErrArchive, errdefs.ErrDataLoss},
-	{depot.ErrNoSpec, errdefs.ErrFailedPrecondition},
-	{oci.ErrOther, errdefs.ErrFailedPrecondition},
-	{criu.ErrNotFound, errdefs.ErrFailedPrecondition},
-	{criu.ErrTooOld, errdefs.ErrFailedPrecondition},
-	{criu.ErrCheck, errdefs.ErrFailedPrecondition},
-	{unix.ENOSPC, errdefs.ErrResourceExhausted},
+func classes() []struct{ err, class error } {
+	return []struct{ err, class error }{
+		{gpuplugin.ErrLost, errdefs.ErrDataLoss},
+		{gpuplugin.ErrUnsupported, errdefs.ErrFailedPrecondition},
+		{gpuplugin.ErrIncompatible, errdefs.ErrFailedPrecondition},
+		{gpuplugin.ErrUnknownState, errdefs.ErrFailedPrecondition},
+		// Not errdefs.ErrUnavailable, which says that containerd is.
+		{gpuplugin.ErrUnavailable, errdefs.ErrFailedPrecondition},
+		{gpuplugin.ErrNotKept, errdefs.ErrFailedPrecondition},
+		{gpuplugin.ErrDamaged, errdefs.ErrDataLoss},
+		{checkpoint.ErrExists, errdefs.ErrAlreadyExists},
+		{checkpoint.ErrNoSpace, errdefs.ErrResourceExhausted},
+		{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrLibrary, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrPlain, errdefs.ErrFailedPrecondition},
+		{memfile.ErrKey, errdefs.ErrFailedPrecondition},
+		{memfile.ErrKeyFile, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrProcesses, errdefs.ErrFailedPrecondition},
+		{snapshot.ErrCorrupt, errdefs.ErrDataLoss},
+		{snapshot.ErrNewerVersion, errdefs.ErrFailedPrecondition},
+		{snapshot.ErrNoManifest, errdefs.ErrFailedPrecondition},
+		{depot.ErrName, errdefs.ErrInvalidArgument},
+		{depot.ErrNotFound, errdefs.ErrFailedPrecondition},
+		{depot.ErrUntrusted, errdefs.ErrFailedPrecondition},
+		{depot.ErrArchive, errdefs.ErrDataLoss},
+		{depot.ErrNoSpec, errdefs.ErrFailedPrecondition},
+		{oci.ErrOther, errdefs.ErrFailedPrecondition},
+		{criu.ErrNotFound, errdefs.ErrFailedPrecondition},
+		{criu.ErrTooOld, errdefs.ErrFailedPrecondition},
+		{criu.ErrCheck, errdefs.ErrFailedPrecondition},
+		{unix.ENOSPC, errdefs.ErrResourceExhausted},
+	}
 }
 
 // status makes an error what a client understands; nil stays nil. Only text and
@@ -63,7 +65,7 @@ func status(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, c := range classes {
+	for _, c := range classes() {
 		if errors.Is(err, c.err) {
 			return flat(err, c.class)
 		}

@@ -380,14 +380,14 @@ func TestCheckpointOptions(t *testing.T) {
 
 func TestShortStopOptions(t *testing.T) {
 	want := shortstop.Options{Exit: true, FileLocks: true, Timeout: time.Minute, Layer: true, Container: []byte(`{"id":"c"}`)}
-	sent, err := typeurl.MarshalAnyToProto(&want)
+	sent, err := want.Pack()
 	must(t, err)
 	c := &container{policy: oci.Policy{TCP: oci.TCPEstablished}, timeout: time.Hour}
 	o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
 	if err != nil || o.timeout != time.Minute || !o.dump.Exit || !o.dump.FileLocks || !o.dump.TCPEstablished || !o.Layer || string(o.Container) != `{"id":"c"}` {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	if sent, err = typeurl.MarshalAnyToProto(&shortstop.Options{}); err != nil {
+	if sent, err = (&shortstop.Options{}).Pack(); err != nil {
 		t.Fatal(err)
 	}
 	if o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Options: sent}); err != nil || o.timeout != time.Hour || o.dump.Exit {

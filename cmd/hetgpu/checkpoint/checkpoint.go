@@ -21,7 +21,6 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/typeurl/v2"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/record"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
@@ -183,7 +182,7 @@ func find(ctx context.Context, client *containerd.Client, id string) (containers
 // save has the shim fill the directory. A context that ends makes the shim give
 // it up; save returns when it has.
 func save(ctx context.Context, service taskapi.TTRPCTaskService, dir string, opts Options) error {
-	packed, err := typeurl.MarshalAnyToProto(&opts.Shim)
+	packed, err := opts.Shim.Pack()
 	if err != nil {
 		return err
 	}

@@ -32,18 +32,31 @@ var (
 	ErrDamaged = errors.New("saved device memory is damaged")
 )
 
-// classes pairs the classes of the protocol with what errors.Is looks for.
-var classes = map[Class]error{
-	Class_CLASS_UNSUPPORTED:   gpuplugin.ErrUnsupported,
-	Class_CLASS_NOT_READY:     ErrNotReady,
-	Class_CLASS_ILLEGAL_STATE: ErrIllegalState,
-	Class_CLASS_NO_STATE:      ErrNoState,
-	Class_CLASS_GONE:          ErrGone,
-	Class_CLASS_UNAVAILABLE:   gpuplugin.ErrUnavailable,
-	Class_CLASS_NO_SPACE:      ErrNoSpace,
-	Class_CLASS_NO_MEMORY:     ErrNoDeviceMemory,
-	Class_CLASS_DAMAGED:       ErrDamaged,
-	Class_CLASS_NOT_KEPT:      gpuplugin.ErrNotKept,
+// sentinel is what errors.Is looks for in an error of the class; nil for none.
+func (c Class) sentinel() error {
+	switch c {
+	case Class_CLASS_UNSUPPORTED:
+		return gpuplugin.ErrUnsupported
+	case Class_CLASS_NOT_READY:
+		return ErrNotReady
+	case Class_CLASS_ILLEGAL_STATE:
+		return ErrIllegalState
+	case Class_CLASS_NO_STATE:
+		return ErrNoState
+	case Class_CLASS_GONE:
+		return ErrGone
+	case Class_CLASS_UNAVAILABLE:
+		return gpuplugin.ErrUnavailable
+	case Class_CLASS_NO_SPACE:
+		return ErrNoSpace
+	case Class_CLASS_NO_MEMORY:
+		return ErrNoDeviceMemory
+	case Class_CLASS_DAMAGED:
+		return ErrDamaged
+	case Class_CLASS_NOT_KEPT:
+		return gpuplugin.ErrNotKept
+	}
+	return nil
 }
 
 // Error is a failed call of the driver, on either side of the protocol.
@@ -71,7 +84,7 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		parts = append(parts, e.Detail)
 	}
-	if class := classes[e.Class]; class != nil {
+	if class := e.Class.sentinel(); class != nil {
 		parts = append(parts, class.Error())
 	}
 	return strings.Join(parts, ": ")
@@ -79,8 +92,8 @@ func (e *Error) Error() string {
 
 // Is says whether the error is of the class that target stands for.
 func (e *Error) Is(target error) bool {
-	class, ok := classes[e.Class]
-	return ok && class == target
+	class := e.Class.sentinel()
+	return class != nil && class == target
 }
 
 // ToFailure puts an error into the protocol's form; nil stays nil.
@@ -91,7 +104,7 @@ func ToFailure(err error) *Failure {
 	var e *Error
 	if !errors.As(err, &e) {
 		class, text := classOf(err), err.Error()
-		if own := classes[class]; own != nil {
+		if own := class.sentinel(); own != nil {
 			text = strings.TrimSuffix(text, ": "+own.Error()) // the class says it again
 		}
 		return &Failure{Class: class, Detail: text}
@@ -114,9 +127,9 @@ func FromFailure(f *Failure) error {
 }
 
 func classOf(err error) Class {
-	for class, sentinel := range classes {
-		if errors.Is(err, sentinel) {
-			return class
+	for number := range Class_name {
+		if s := Class(number).sentinel(); s != nil && errors.Is(err, s) {
+			return Class(number)
 		}
 	}
 	return Class_CLASS_OTHER

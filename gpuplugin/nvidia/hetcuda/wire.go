@@ -43,13 +43,18 @@ const (
 	opStatus  op = 8
 )
 
-var opNames = map[op]string{
+var opNames = [...]string{
 	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
 	opStep: "STEP", opStatus: "STATUS",
 }
 
 // String is the operation's name in the header.
-func (o op) String() string { return opNames[o] }
+func (o op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return ""
+}
 
 // Limits on what a client may say. MaxBytes is far above the memory of a host.
 const (

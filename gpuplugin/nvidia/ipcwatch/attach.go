@@ -20,7 +20,17 @@ import (
 // is a perf event, and the kernel takes off one after the other, for a tenth of a
 // second each and longer where its CPUs are busy; whoever sets one waits for that,
 // also when it was another container's.
-var attachKind = sync.OnceValue(func() ebpf.AttachType {
+func attachKind() ebpf.AttachType {
+	kind.once.Do(func() { kind.is = findKind() })
+	return kind.is
+}
+
+var kind struct {
+	once sync.Once
+	is   ebpf.AttachType
+}
+
+func findKind() ebpf.AttachType {
 	p, err := load("hetgpu_kind", ebpf.AttachTraceUprobeMulti, asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()})
 	if err != nil {
 		return ebpf.AttachNone
@@ -40,7 +50,7 @@ var attachKind = sync.OnceValue(func() ebpf.AttachType {
 		return ebpf.AttachNone
 	}
 	return ebpf.AttachTraceUprobeMulti
-})
+}
 
 // attach sets the probes of a library's functions. One where a call begins comes
 // before the one where it ends, so that a call in between counts as one that
@@ -63,7 +73,7 @@ func (p *programs) attachMulti(file *link.Executable, symbols []symbol) (links [
 	by := make(map[effect][]uint64)
 	for _, s := range symbols {
 		all = append(all, s.offset)
-		by[functions[s.name]] = append(by[functions[s.name]], s.offset)
+		by[s.effect] = append(by[s.effect], s.offset)
 	}
 	begin, err := file.UprobeMulti(nil, p.begin, &link.UprobeMultiOptions{Addresses: all})
 	if err != nil {
@@ -89,7 +99,7 @@ func (p *programs) attachEach(file *link.Executable, symbols []symbol) (links []
 			return links, fmt.Errorf("%s: %w", s.name, err)
 		}
 		links = append(links, begin)
-		end, err := file.Uretprobe(s.name, p.ends[functions[s.name]], at)
+		end, err := file.Uretprobe(s.name, p.ends[s.effect], at)
 		if err != nil {
 			return links, fmt.Errorf("%s: %w", s.name, err)
 		}

@@ -24,18 +24,24 @@ const (
 )
 
 // changes is what the programs count of an effect.
-var changes = map[effect]struct{ member, by int32 }{
+var changes = [...]struct{ member, by int32 }{
 	opensMemory:  {offMemory, 1},
 	closesMemory: {offMemory, -1},
 	opensEvent:   {offEvents, 1},
 }
 
-// functions are the names under which libcuda has what is counted.
-var functions = map[string]effect{
-	"cuIpcOpenMemHandle":    opensMemory, // CUDA 4.1
-	"cuIpcOpenMemHandle_v2": opensMemory, // CUDA 11
-	"cuIpcCloseMemHandle":   closesMemory,
-	"cuIpcOpenEventHandle":  opensEvent,
+// effectOf tells what a function of libcuda changes, if it is counted.
+func effectOf(name string) (_ effect, counted bool) {
+	switch name {
+	case "cuIpcOpenMemHandle", // CUDA 4.1
+		"cuIpcOpenMemHandle_v2": // CUDA 11
+		return opensMemory, true
+	case "cuIpcCloseMemHandle":
+		return closesMemory, true
+	case "cuIpcOpenEventHandle":
+		return opensEvent, true
+	}
+	return 0, false
 }
 
 // maxTable is the size up to which a symbol table is read; that of libcuda 580
@@ -45,6 +51,7 @@ const maxTable = 64 << 20
 // symbol is a function and where its code is in the file.
 type symbol struct {
 	name   string
+	effect effect
 	offset uint64
 	// code is what the file has in the place of a breakpoint.
 	code []byte
@@ -94,7 +101,8 @@ func symbolsOf(f io.ReaderAt) (found []symbol, err error) {
 		return nil, err
 	}
 	for _, s := range exported {
-		if _, wanted := functions[s.Name]; !wanted || s.Section == elf.SHN_UNDEF || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
+		effect, counted := effectOf(s.Name)
+		if !counted || s.Section == elf.SHN_UNDEF || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
 			continue
 		}
 		offset, ok := fileOffset(file, s.Value)
@@ -108,7 +116,7 @@ func symbolsOf(f io.ReaderAt) (found []symbol, err error) {
 		if _, err := f.ReadAt(code, int64(offset)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		found = append(found, symbol{name: s.Name, offset: offset, code: code})
+		found = append(found, symbol{name: s.Name, effect: effect, offset: offset, code: code})
 	}
 	return found, nil
 }

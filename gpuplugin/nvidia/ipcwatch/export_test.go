@@ -52,9 +52,9 @@ func Armed(pid int) (armed, all int, err error) {
 // AttachEach has kernels set probes as those before 6.6 do.
 func AttachEach(t *testing.T) {
 	t.Helper()
-	was := attachKind
-	attachKind = func() ebpf.AttachType { return ebpf.AttachNone }
-	t.Cleanup(func() { attachKind = was })
+	was := attachKind()
+	kind.is = ebpf.AttachNone
+	t.Cleanup(func() { kind.is = was })
 }
 
 // AttachesMany tells whether this kernel sets many probes at once.

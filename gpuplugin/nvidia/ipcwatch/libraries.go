@@ -5,13 +5,14 @@ package ipcwatch
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/cyphar/filepath-securejoin/pathrs-lite"
+	"golang.org/x/sys/unix"
 )
 
 // usual are the directories in which a container has libcuda: where NVIDIA's
@@ -131,12 +132,7 @@ func candidates(root *os.File, dirs []string) (paths []string) {
 
 // names lists a directory, up to maxNames; nil if it can't be.
 func names(root *os.File, dir string) []string {
-	handle, err := pathrs.OpenatInRoot(root, dir)
-	if err != nil {
-		return nil
-	}
-	defer handle.Close()
-	d, err := pathrs.Reopen(handle, os.O_RDONLY)
+	d, err := openIn(root, dir, unix.S_IFDIR)
 	if err != nil {
 		return nil
 	}
@@ -148,19 +144,32 @@ func names(root *os.File, dir string) []string {
 
 // openFile opens a regular file; nil if it isn't one or can't be opened.
 func openFile(root *os.File, path string) *os.File {
-	handle, err := pathrs.OpenatInRoot(root, path)
-	if err != nil {
-		return nil
-	}
-	defer handle.Close()
-	if info, err := handle.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	f, err := pathrs.Reopen(handle, os.O_RDONLY)
+	f, err := openIn(root, path, unix.S_IFREG)
 	if err != nil {
 		return nil
 	}
 	return f
+}
+
+// openIn opens what is at a path below a root directory, if it is of that kind
+// (stat's S_IFREG, S_IFDIR): no device and no pipe is opened to see that it is one.
+// Links are followed in the root, and never out of it (openat2, Linux 5.6).
+func openIn(root *os.File, path string, kind uint32) (*os.File, error) {
+	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "openat2", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "fstat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != kind {
+		return nil, fmt.Errorf("%s has the mode %#o", path, st.Mode)
+	}
+	return os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
 func closeAll(files []*os.File) {

@@ -41,9 +41,17 @@ const (
 	lostKey = uint32(0)
 )
 
-// results is where a program finds the result of the function that returns: rax
+// resultAt is where a program finds the result of the function that returns: rax
 // in struct pt_regs, x0 in struct user_pt_regs.
-var results = map[string]int16{"amd64": 80, "arm64": 0}
+func resultAt(arch string) (_ int16, known bool) {
+	switch arch {
+	case "amd64":
+		return 80, true
+	case "arm64":
+		return 0, true
+	}
+	return 0, false
+}
 
 // initialPIDs is the first PID namespace, which has always had this number
 // (PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h).
@@ -69,7 +77,7 @@ func Supported() error {
 }
 
 func loadPrograms() (_ *programs, err error) {
-	result, ok := results[runtime.GOARCH]
+	result, ok := resultAt(runtime.GOARCH)
 	if !ok {
 		return nil, fmt.Errorf("no program was written for %s", runtime.GOARCH)
 	}
@@ -101,7 +109,7 @@ func loadPrograms() (_ *programs, err error) {
 		return nil, err
 	}
 	for e, change := range changes {
-		if p.ends[e], err = load("hetgpu_end", p.kind, endCode(p.table.FD(), result, change.member, change.by)); err != nil {
+		if p.ends[effect(e)], err = load("hetgpu_end", p.kind, endCode(p.table.FD(), result, change.member, change.by)); err != nil {
 			return nil, err
 		}
 	}
