@@ -4,10 +4,13 @@
 // Package hooks is what an OCI runtime calls for a container that has our CDI
 // device, where no shim of ours does the same: it gives the container a control
 // directory, in which its processes that run libhetcuda listen, and removes it.
-// All else that such a container gets is in the CDI specification.
+// All else that such a container gets is in the CDI specification. And it is what
+// our shim has done in the root of a container that it restores, in a process that
+// ends: few containers need it, and the shim would have the code in its memory for
+// all of them.
 //
-// It must not know of containerd, of a GPU or of who started the runtime. It
-// holds no lock.
+// It must not know of a containerd that runs, of a GPU or of who started the
+// runtime. It holds no lock.
 package hooks
 
 import (
@@ -33,9 +36,9 @@ type Kind string
 const (
 	CreateRuntime Kind = "createRuntime"
 	Poststop      Kind = "poststop"
-	// Restored is not the runtime's: our shim does what the runtime skips at a
-	// restore.
-	Restored Kind = "restored"
+	// Restored is not the runtime's: our shim has it do what the runtime does not do
+	// at a restore.
+	Restored Kind = oci.HookRestored
 )
 
 // Kinds are the calls of a runtime.
@@ -56,7 +59,9 @@ func Run(ctx context.Context, kind Kind, state io.Reader) error {
 	case CreateRuntime:
 		err = makeControl(s)
 	case Restored:
-		err = runSkipped(ctx, s)
+		if err = applyLayer(ctx, s); err == nil {
+			err = runSkipped(ctx, s)
+		}
 	case Poststop:
 		err = controldir.Remove(s.Bundle)
 	default:

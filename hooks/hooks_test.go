@@ -4,6 +4,8 @@
 package hooks
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/hooks/controldir"
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
 
 func bundle(t *testing.T, config string) string {
@@ -215,6 +218,83 @@ func TestSkipped(t *testing.T) {
 			}
 			if info, err := os.Stat(filepath.Join(b, "rootfs/lib/libcuda.so.550.54.14")); err == nil && info.Size() != 0 {
 				t.Error("it is mounted here")
+			}
+		})
+	}
+}
+
+// layer packs entries as a layer of an image is, with gzip.
+func layer(t *testing.T, entries ...tar.Header) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rootfs-diff.tar")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(f)
+	w := tar.NewWriter(z)
+	for _, h := range entries {
+		h.Size = int64(len(h.Name))
+		if h.Typeflag != tar.TypeReg {
+			h.Size = 0
+		}
+		err = errors.Join(err, w.WriteHeader(&h))
+		if h.Size > 0 {
+			_, e := w.Write([]byte(h.Name))
+			err = errors.Join(err, e)
+		}
+	}
+	if err := errors.Join(err, w.Close(), z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// The saved container's writable layer is applied before the hooks are run; nothing
+// in it leads out of the root.
+func TestLayer(t *testing.T) {
+	other(t) // skips without privileges
+	whole := layer(t,
+		tar.Header{Typeflag: tar.TypeDir, Name: "dir/", Mode: 0o700}, tar.Header{Typeflag: tar.TypeReg, Name: "dir/made", Mode: 0o640, Uid: 7},
+		tar.Header{Typeflag: tar.TypeReg, Name: ".wh.gone"})
+	cut := filepath.Join(t.TempDir(), "cut")
+	if data, err := os.ReadFile(whole); err != nil {
+		t.Fatal(err)
+	} else if err := os.WriteFile(cut, data[:len(data)-12], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	for name, tc := range map[string]struct {
+		layer, says string
+		applied     bool
+	}{
+		"whole":   {whole, "", true},
+		"none":    {"", "", false},
+		"cut":     {cut, "writable layer", false},
+		"missing": {"/nowhere/rootfs-diff.tar", "no such file", false},
+		"leads out": {layer(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "dir", Linkname: outside},
+			tar.Header{Typeflag: tar.TypeReg, Name: "dir/made", Mode: 0o600}), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bundle(t, plain)
+			if err := os.WriteFile(filepath.Join(b, "rootfs", "gone"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := Run(t.Context(), Restored, strings.NewReader(fmt.Sprintf(`{"id":"c","bundle":%q,"annotations":{%q:%q}}`, b, oci.AnnotationLayer, tc.layer)))
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("error is %v", err)
+			}
+			if tc.applied {
+				info, err := os.Stat(filepath.Join(b, "rootfs", "dir", "made"))
+				if err != nil || info.Size() != int64(len("dir/made")) || info.Mode() != 0o640 || info.Sys().(*syscall.Stat_t).Uid != 7 {
+					t.Errorf("made: %v, %v", info, err)
+				}
+				if _, err := os.Stat(filepath.Join(b, "rootfs", "gone")); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("gone: %v", err)
+				}
+			}
+			if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+				t.Errorf("outside: %v, %v", entries, err)
 			}
 		})
 	}

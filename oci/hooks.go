@@ -14,6 +14,15 @@ import (
 // no shim of ours does.
 const HookProgram = "hetgpu-hook"
 
+// HookRestored is the one of the program's calls that no runtime makes: by it our
+// shim has done, in the root of a container that is about to be restored, what a
+// runtime does only when it makes one. AnnotationLayer, in the state that the program
+// reads, names the file of the saved container's writable layer, if there is one.
+const (
+	HookRestored    = "restored"
+	AnnotationLayer = "io.hetgpu.restore.layer"
+)
+
 // IsInjectionHook tells whether a hook is ours.
 func IsInjectionHook(h specs.Hook) bool { return path.Base(h.Path) == HookProgram }
 

@@ -4,16 +4,12 @@
 package task
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/containerd/containerd/v2/pkg/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 
@@ -79,29 +75,14 @@ func (n *named) fits(spec *oci.Spec) error {
 	return spec.Takes(saved)
 }
 
-// applyLayer gives the container's root what the saved one had written to its own.
-func (c *container) applyLayer(ctx context.Context) (err error) {
+// layer is the file with what the saved container had written to its root; "" for
+// none.
+func (c *container) layer() (string, error) {
 	if c.named == nil || c.named.Layer == "" {
-		return nil
+		return "", nil
 	}
 	if len(c.request.Rootfs) == 0 {
-		return fmt.Errorf("the snapshot has changes of the root file system, and the container's root is somebody's directory: %w", errdefs.ErrFailedPrecondition)
+		return "", fmt.Errorf("the snapshot has changes of the root file system, and the container's root is somebody's directory: %w", errdefs.ErrFailedPrecondition)
 	}
-	f, err := os.Open(c.named.Layer)
-	if err != nil {
-		return fmt.Errorf("the writable layer: %w", err)
-	}
-	defer f.Close()
-	layer, err := compression.DecompressStream(bufio.NewReaderSize(f, 1<<20))
-	if err != nil {
-		return fmt.Errorf("the writable layer: %w", err)
-	}
-	defer func() { err = errors.Join(err, layer.Close()) }()
-	// Links of the root are followed in it and never out of it.
-	if _, err := archive.Apply(ctx, filepath.Join(c.bundle, "rootfs"), layer); err != nil {
-		return fmt.Errorf("the writable layer: %w", err)
-	}
-	// What follows the tar has to be read, or the unpacking would not end well.
-	_, err = io.Copy(io.Discard, layer)
-	return err
+	return c.named.Layer, nil
 }

@@ -6,23 +6,18 @@ package task
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/hooks"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/criuimg"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/driverlibs"
-	"github.com/hetgpu/containerd-shim-hetgpu/internal/execx"
 	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 )
@@ -38,8 +33,6 @@ const (
 	// maxHidden bounds the mounts that are passed to CRIU: a host with 16 GPUs
 	// has some 80, and a container could make any number.
 	maxHidden = 1024
-	// skippedTimeout bounds all of the hooks; each has a time-out of its own.
-	skippedTimeout = 2 * time.Minute
 )
 
 // hiddenMounts are the mounts that NVIDIA's hooks made in the container behind
@@ -198,33 +191,4 @@ func (h *nvidiaHost) Proc(file string) string {
 // taken out (nvidia-cdi-hook, disable-device-node-modification).
 func withoutNodes(params []byte) []byte {
 	return bytes.ReplaceAll(params, []byte("ModifyDeviceFiles: 1\n"), []byte("ModifyDeviceFiles: 0\n"))
-}
-
-// runSkippedHooks does in the root of a container that is about to be restored
-// what runc does only when it makes one.
-func (c *container) runSkippedHooks(ctx context.Context) error {
-	if !c.skippedHooks {
-		return nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	program, err := exec.LookPath(filepath.Join(filepath.Dir(self), oci.HookProgram))
-	if err != nil {
-		return fmt.Errorf("NVIDIA's hooks are run by %s: %w", oci.HookProgram, err)
-	}
-	state, err := json.Marshal(specs.State{Version: specs.Version, ID: c.id, Status: specs.StateCreating, Bundle: c.bundle})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, skippedTimeout, fmt.Errorf("not done within %s", skippedTimeout))
-	defer cancel()
-	var out bytes.Buffer
-	cmd := execx.Command(ctx, program, string(hooks.Restored))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(state), &out, &out
-	if err := execx.Run(ctx, cmd); err != nil {
-		return fmt.Errorf("run the hooks that runc does not run at a restore: %w: %s", err, execx.LastLines(out.String(), 4))
-	}
-	return nil
 }

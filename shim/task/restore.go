@@ -94,10 +94,7 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 		return nil, err
 	}
 	defer os.Remove(c.criuConfig())
-	if err := c.applyLayer(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.runSkippedHooks(ctx); err != nil {
+	if err := c.prepareRoot(ctx); err != nil {
 		return nil, err
 	}
 	resp, err := s.startCPU(ctx, c, r)

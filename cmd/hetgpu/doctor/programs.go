@@ -139,7 +139,7 @@ func shimProgram(ctx context.Context, h *Host) []Result {
 func hookProgram(_ context.Context, h *Host) []Result {
 	path, err := h.lookup(oci.HookProgram)
 	if err != nil {
-		return warn("install it beside the shim (`make install`)", "%v; containers of our CDI device without the shim, and restores of NVIDIA's, need it", err)
+		return warn("install it beside the shim (`make install`)", "%v; containers of our CDI device without the shim, and restores of NVIDIA's or with changes of the root, need it", err)
 	}
 	return ok("%s", path)
 }
