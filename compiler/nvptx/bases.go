@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
 // base is where the memory begins that a value points into, if it is an address:
@@ -36,6 +37,7 @@ const (
 // bases finds the base of each register. A register that has two at two times
 // has otherBase.
 type bases struct {
+	plan *pause.Plan
 	f    *ir.Func
 	regs []base
 	set  []bool // what is known: nothing is written yet where it isn't
@@ -51,9 +53,10 @@ type bases struct {
 	stored bool
 }
 
-func findBases(f *ir.Func) *bases {
+func findBases(plan *pause.Plan) *bases {
+	f := plan.Func
 	b := &bases{
-		f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)),
+		plan: plan, f: f, regs: make([]base, len(f.Regs)), set: make([]bool, len(f.Regs)),
 		fragments: fragments(f), functions: functions(f), unsavable: map[ir.Reg]string{},
 	}
 	b.each(func(in *ir.Instr) {
@@ -166,6 +169,10 @@ func (b *bases) result(in *ir.Instr) (base, bool) {
 		if of[0] == of[1] {
 			return of[0], known
 		}
+	case ir.And, ir.Or, ir.Xor:
+		if in.Args[1].Kind == ir.ImmOperand && b.lowBits(in, of[0]) {
+			return of[0], known
+		}
 	case ir.Cvta:
 		return generic(of[0], in.Mods.Space), known
 	case ir.CvtaTo:
@@ -177,6 +184,27 @@ func (b *bases) result(in *ir.Instr) (base, bool) {
 		}
 	}
 	return none, known
+}
+
+// lowBits tells whether an operation with a constant changes only bits of an
+// address that are zero where its base begins, on each device.
+func (b *bases) lowBits(in *ir.Instr, of base) bool {
+	below := uint64(16)
+	switch of.kind {
+	case noBase, otherBase:
+		return false
+	case variableBase, genericVariable:
+		below = uint64(max(of.of.Align, 1))
+	case sharedBase, genericShared:
+		below = uint64(arrayAlign(b.plan.Shared))
+	case localBase, genericLocal:
+		below = uint64(arrayAlign(b.plan.Local))
+	}
+	kept := in.Args[1].Imm &^ (below - 1)
+	if in.Op == ir.And {
+		return kept == (1<<(8*in.Type.Size()-1)<<1-1)&^(below-1)
+	}
+	return kept == 0
 }
 
 func plus(a, b base) base {

@@ -41,7 +41,7 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 			return fmt.Errorf("%s is aligned to %d bytes, and states align to 16", v.Name, v.Align)
 		}
 	}
-	bases := findBases(plan.Func)
+	bases := findBases(plan)
 	if bases.stored {
 		return errors.New("addresses of shared or local memory, of variables or functions lie in memory")
 	}

@@ -72,7 +72,7 @@ func kernel(m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[st
 	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
-	bases, ways := findBases(plan.Func), findWays(plan)
+	bases, ways := findBases(plan), findWays(plan)
 	var text strings.Builder
 	for _, resume := range []bool{false, true} {
 		e := newEmitter(plan, declared)
@@ -209,8 +209,8 @@ func (e *emitter) declare() {
 	for _, v := range e.vars {
 		e.line(".extern .shared .align 16 .b8 %s[];", e.names[v])
 	}
-	e.array(ir.Shared, sharedArray, e.plan.SharedBytes)
-	e.array(ir.Local, localArray, e.plan.LocalBytes)
+	e.array(ir.Shared, sharedArray, e.plan.Shared)
+	e.array(ir.Local, localArray, e.plan.Local)
 	e.line(".reg .b64 %%hg_area, %%hg_values, %%hg_a, %%hg_b, %%hg_t;")
 	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_size, %%hg_i, %%hg_v;")
 	e.line(".reg .b32 %%hg_v0, %%hg_v1, %%hg_v2, %%hg_v3;")
@@ -224,13 +224,23 @@ const (
 	localArray  = "hg_local_memory"
 )
 
-func (e *emitter) array(space ir.Space, name string, size int64) {
+func (e *emitter) array(space ir.Space, name string, l *ir.Layout) {
 	if e.checks.Pad > 0 {
 		e.line(".%s .align 16 .b8 %s_pad[%d];", space, name, e.checks.Pad)
 	}
-	if size > 0 {
-		e.line(".%s .align 16 .b8 %s[%d];", space, name, size)
+	if l.Size > 0 {
+		e.line(".%s .align %d .b8 %s[%d];", space, arrayAlign(l), name, l.Size)
 	}
+}
+
+// arrayAlign returns to what an array is aligned that has all variables of a
+// layout in it.
+func arrayAlign(l *ir.Layout) int64 {
+	align := int64(16)
+	for _, v := range l.Vars {
+		align = max(align, v.Align)
+	}
+	return align
 }
 
 // dynamic is how a dynamic shared array of the kernel is called: all of them

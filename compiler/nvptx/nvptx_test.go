@@ -109,6 +109,11 @@ func TestPausable(t *testing.T) {
 		"a word from a table of functions":         {"", "ld.global.u64 %d1, [calls];\n", true},
 		"a function's address from a table":        {"", "ld.global.u64 %d1, [calls]; mov.u64 %d2, f; setp.eq.u64 %q, %d1, %d2; @%q mov.u32 %r1, 3;\n", false},
 		"a function's address":                     {"", "mov.u64 %d1, f;\n", false},
+		"low bits of an address":                   {shared, "mov.u64 %d2, s; or.b64 %d2, %d2, 12; cvta.shared.u64 %d1, %d2;\n", true},
+		"low bits of an address, masked":           {shared, "mov.u64 %d2, s; and.b64 %d2, %d2, -8; cvta.shared.u64 %d1, %d2;\n", true},
+		"bits of an address that differ":           {shared, "mov.u64 %d2, s; xor.b64 %d2, %d2, 16; cvta.shared.u64 %d1, %d2;\n", false},
+		"bits of an address alone":                 {shared, "mov.u64 %d2, s; and.b64 %d2, %d2, 255; cvta.shared.u64 %d1, %d2;\n", false},
+		"a bit below a larger alignment":           {".shared .align 128 .b8 s[256];\n", "mov.u64 %d2, s; xor.b64 %d2, %d2, 64; cvta.shared.u64 %d1, %d2;\n", true},
 		"a pointer to a parameter":                 {"", "mov.u64 %d2, p; cvta.param.u64 %d1, %d2;\n", false},
 		"a wmma fragment":                          {".reg .b32 %f<8>;\n", "mov.u64 %d1, %d0; wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%d0], 16; mov.b32 %r1, %f0;\n", false},
 		"a cache policy":                           {"", "createpolicy.fractional.L2::evict_first.b64 %d1, 1.0;\n", false},
@@ -196,6 +201,15 @@ func TestParams(t *testing.T) {
 		if err := nvptx.Pausable(p.Module, p.Plans[0]); (err == nil) != pausable {
 			t.Errorf("%d bytes: %v", size, err)
 		}
+	}
+}
+
+// TestAlign: the array that all shared variables are in is aligned as the largest
+// of them.
+func TestAlign(t *testing.T) {
+	text, err := load(t, kernel(".shared .align 128 .b8 s[64]; .shared .b8 t[4];\n", "mov.u64 %d2, s; cvta.shared.u64 %d1, %d2; mov.u64 %d3, t; ld.shared.u8 %r1, [%d3];\n")).Emit("ptx")
+	if err != nil || !strings.Contains(text, ".shared .align 128 .b8 hg_shared[80];") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
