@@ -210,7 +210,11 @@ func (s *suite) place(d *curun.Device, z size) (*work, error) {
 		l.Args = append(l.Args, a)
 	}
 	c.Launches = []corpus.Launch{l}
-	m, err := harness.Prepare(z.file)
+	text, err := corpus.PTX(z.file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := harness.Prepare(text)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +226,7 @@ func (s *suite) place(d *curun.Device, z size) (*work, error) {
 	if end > d.Base+benchWindow/2 {
 		return nil, fmt.Errorf("its memory ends at %#x", end)
 	}
+	w.program.Text = text
 	w.program.Plans = map[*ir.Func]*pause.Plan{}
 	for _, f := range m.Funcs {
 		if f.Kernel {
@@ -237,8 +242,7 @@ func (s *suite) place(d *curun.Device, z size) (*work, error) {
 	if full > benchWindow/2 {
 		return nil, fmt.Errorf("its state has %d bytes", full)
 	}
-	text, err := harness.NVPTX(w.program, nvptx.Checks{})
-	if err != nil {
+	if text, err = harness.NVPTX(w.program, nvptx.Checks{}); err != nil {
 		return nil, err
 	}
 	var o Outcome
@@ -298,12 +302,8 @@ func (s *suite) bench(d *curun.Device, z size, b *Bench) error {
 		b.NotRun = err.Error()
 		return nil
 	}
-	own, err := corpus.PTX(w.file)
-	if err != nil {
-		return err
-	}
 	var o Outcome
-	code, err := compile(d, own, &o)
+	code, err := compile(d, w.program.Text, &o)
 	if err != nil {
 		return err
 	}
@@ -442,7 +442,7 @@ func (s *suite) onDevice(ctx context.Context, all []size, notRun func(size, stri
 			continue
 		}
 		if ctx.Err() != nil {
-			notRun(z, "no time was left")
+			notRun(z, noTime)
 			continue
 		}
 		var err error

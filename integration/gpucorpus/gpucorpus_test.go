@@ -61,7 +61,10 @@ func TestRehearsal(t *testing.T) {
 		if !p.Own.Passed || !p.Ours.Passed || p.Stepped.Passed != pausable || p.Moved.Passed != pausable {
 			t.Errorf("%s: %+v", p.Name, p)
 		}
-		if pausable && (p.Stepped.inside() == 0 || p.Moved.inside() == 0) {
+		if !p.OpenCL.Passed || p.ToPoCL.Passed != pausable {
+			t.Errorf("%s through OpenCL: %+v, %+v", p.Name, p.OpenCL, p.ToPoCL)
+		}
+		if pausable && (p.Stepped.inside() == 0 || p.Moved.inside() == 0 || p.ToPoCL.inside() == 0) {
 			t.Errorf("%s was never stopped inside", p.Name)
 		}
 	}

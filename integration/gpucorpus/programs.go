@@ -28,92 +28,116 @@ const tries = 20
 // early is how long a flag takes to the device, and a launch too.
 const early = 15 * time.Microsecond
 
-// program does all there is to do with one program.
-func (p *pair) program(ctx context.Context, c *corpus.Case) *Program {
+// program does on the GPU all there is to do with one program. text is its PTX;
+// "": the corpus'.
+func (p *pair) program(ctx context.Context, c *corpus.Case, text string) *Program {
 	r := &Program{Name: c.Name, File: c.File}
-	own, err := corpus.PTX(c.File)
-	if err != nil {
-		r.Own.Error = err.Error()
-		return r
-	}
-	prepared, err := harness.Prepared(c, p.s.report.Base)
+	first, err := harness.Prepared(c, text, p.s.report.Base)
 	if err != nil {
 		r.Ours.Error = err.Error()
 		return r
 	}
-	for _, f := range prepared.Module.Funcs {
-		plan := prepared.Plans[f]
+	for _, f := range first.Module.Funcs {
+		plan := first.Plans[f]
 		if plan == nil {
 			continue
 		}
 		k := &Kernel{Name: f.Name, Class: plan.Class.String(), Points: len(plan.Points)}
-		if err := nvptx.Pausable(prepared.Module, plan); err != nil {
+		if err := nvptx.Pausable(first.Module, plan); err != nil {
 			k.Refused = err.Error()
 		}
 		r.Kernels = append(r.Kernels, k)
 	}
-	ours, err1 := harness.NVPTX(prepared, nvptx.Checks{})
-	steps, err2 := harness.NVPTX(prepared, stepping)
+	ours, err1 := harness.NVPTX(first, nvptx.Checks{})
+	steps, err2 := harness.NVPTX(first, stepping)
 	if err := errors.Join(err1, err2); err != nil {
 		r.Ours.Error = err.Error()
 		return r
 	}
 	r.Bytes = len(ours)
-	p.test(ctx, &r.Own, func(d [2]*curun.Device) ([]byte, error) { return nil, p.own(ctx, c.Name, r, own, d) })
-	code := p.test(ctx, &r.Ours, func(d [2]*curun.Device) ([]byte, error) { return p.ours(ctx, c.Name, r, ours, d) })
-	if !r.pausable() {
+	w := &way{pair: p, first: first, result: r}
+	w.test(ctx, &r.Own, func(d [2]*curun.Device) error {
+		_, err := w.whole(ctx, &r.Own, first.Text, &harness.CUDA{Device: d[0], Own: true}, func(k *Kernel) *curun.Function { return &k.Own })
+		return err
+	})
+	var code []byte
+	w.test(ctx, &r.Ours, func(d [2]*curun.Device) (err error) {
+		code, err = w.whole(ctx, &r.Ours, ours, &harness.CUDA{Device: d[0]}, func(k *Kernel) *curun.Function { return &k.Ours })
+		return err
+	})
+	if !pausable(first) {
 		r.Stopped.NotRun, r.Stepped.NotRun, r.Moved.NotRun = notPausable, notPausable, notPausable
 		return r
 	}
 	if code != nil {
-		p.test(ctx, &r.Stopped, func(d [2]*curun.Device) ([]byte, error) { return nil, p.stopped(ctx, c.Name, r, code, d) })
+		w.test(ctx, &r.Stopped, func(d [2]*curun.Device) error { return w.stopped(ctx, code, d) })
 	}
-	p.test(ctx, &r.Stepped, func(d [2]*curun.Device) ([]byte, error) {
-		code, err := compile(d[0], steps, &r.Stepped)
-		if err != nil {
-			return nil, err
+	w.test(ctx, &r.Stepped, func(d [2]*curun.Device) (err error) {
+		if w.steps, err = compile(d[0], steps, &r.Stepped); err != nil {
+			return err
 		}
-		err = p.moves(ctx, c.Name, &r.Stepped, onBoth(d, code)...)
-		if err == nil {
-			p.test(ctx, &r.Moved, func(d [2]*curun.Device) ([]byte, error) {
-				both := onBoth(d, code)
-				return nil, p.moves(ctx, c.Name, &r.Moved, harness.Interpreter{First: true}, both[0], harness.Interpreter{First: true}, both[1])
-			})
-		}
-		return nil, err
+		return w.moves(ctx, &r.Stepped, p.s.report.Base, w.onBoth(d)...)
+	})
+	if w.steps == nil {
+		return r
+	}
+	w.test(ctx, &r.Moved, func(d [2]*curun.Device) error {
+		both := w.onBoth(d)
+		return w.moves(ctx, &r.Moved, p.s.report.Base, harness.Interpreter{First: true}, both[0], harness.Interpreter{First: true}, both[1])
 	})
 	return r
 }
 
+// pausable tells of programs with a kernel that is paused on NVIDIA's devices.
+func pausable(p *harness.Program) bool {
+	for _, plan := range p.Plans {
+		if nvptx.Pausable(p.Module, plan) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// way is a program on its way.
+type way struct {
+	*pair
+	first  *harness.Program
+	result *Program
+	steps  []byte // the code that is stopped at each point
+}
+
 const notPausable = "no kernel of it is paused on NVIDIA's devices"
 
-func onBoth(d [2]*curun.Device, code []byte) []harness.Device {
-	return []harness.Device{&harness.CUDA{Device: d[0], Code: code, Up: true}, &harness.CUDA{Device: d[1], Code: code, Up: true}}
+func (w *way) onBoth(d [2]*curun.Device) []harness.Device {
+	return []harness.Device{&harness.CUDA{Device: d[0], Code: w.steps, Up: true}, &harness.CUDA{Device: d[1], Code: w.steps, Up: true}}
 }
 
 // test runs one test, whose error is its outcome's. Processes in which something
 // went wrong are given up.
-func (p *pair) test(ctx context.Context, o *Outcome, do func([2]*curun.Device) ([]byte, error)) []byte {
+func (w *way) test(ctx context.Context, o *Outcome, do func([2]*curun.Device) error) {
 	if ctx.Err() != nil {
-		o.NotRun = "no time was left"
-		return nil
+		o.NotRun = noTime
+		return
 	}
-	d, err := p.take(ctx)
-	if err != nil {
-		o.Error = err.Error()
-		p.drop()
-		return nil
-	}
+	d, err := w.take(ctx)
 	start := time.Now()
-	code, err := do(d)
-	o.Seconds = time.Since(start).Seconds()
-	if err != nil {
-		o.Error = err.Error()
-		p.drop()
-		return nil
+	if err == nil {
+		err = do(d)
 	}
-	o.Passed = true
-	return code
+	o.end(start, err)
+	if err != nil {
+		w.drop()
+	}
+}
+
+const noTime = "no time was left"
+
+// end says what became of a test.
+func (o *Outcome) end(start time.Time, err error) {
+	o.Seconds = time.Since(start).Seconds()
+	if o.Passed = err == nil; err != nil {
+		o.Error = err.Error()
+	}
 }
 
 // compile compiles PTX, or else leaves that to the driver when it is loaded.
@@ -148,50 +172,24 @@ func check(ctx context.Context, p *harness.Program, d harness.Device) error {
 	return p.Check()
 }
 
-func (p *pair) prepared(name string) (*harness.Program, error) {
-	return harness.Prepared(corpus.Get(name), p.s.report.Base)
-}
-
-// own runs the program's own PTX.
-func (p *pair) own(ctx context.Context, name string, r *Program, text string, d [2]*curun.Device) error {
-	program, err := p.prepared(name)
-	if err != nil {
-		return err
-	}
-	code, err := compile(d[0], text, &r.Own)
-	if err != nil {
-		return err
-	}
-	if err := check(ctx, program, &harness.CUDA{Device: d[0], Code: code, Own: true}); err != nil {
-		return err
-	}
-	for _, k := range r.Kernels {
-		if k.Own, err = d[0].Function(0, k.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ours runs our PTX, which nobody stops.
-func (p *pair) ours(ctx context.Context, name string, r *Program, text string, d [2]*curun.Device) ([]byte, error) {
-	program, err := p.prepared(name)
+// whole compiles and runs a program's PTX, which nobody stops.
+func (w *way) whole(ctx context.Context, o *Outcome, text string, d *harness.CUDA, function func(*Kernel) *curun.Function) ([]byte, error) {
+	program, err := w.first.Again(w.s.report.Base)
 	if err != nil {
 		return nil, err
 	}
-	code, err := compile(d[0], text, &r.Ours)
-	if err != nil {
+	if d.Code, err = compile(d.Device, text, o); err != nil {
 		return nil, err
 	}
-	if err := check(ctx, program, &harness.CUDA{Device: d[0], Code: code}); err != nil {
+	if err := check(ctx, program, d); err != nil {
 		return nil, err
 	}
-	for _, k := range r.Kernels {
-		if k.Ours, err = d[0].Function(0, k.Name); err != nil {
+	for _, k := range w.result.Kernels {
+		if *function(k), err = d.Device.Function(0, k.Name); err != nil {
 			return nil, err
 		}
 	}
-	return code, nil
+	return d.Code, nil
 }
 
 func random(name, what string) *rand.Rand {
@@ -202,65 +200,60 @@ func random(name, what string) *rand.Rand {
 
 // stopped runs our PTX again and again, with a flag that goes up at some time while
 // a kernel runs, from process to process.
-func (p *pair) stopped(ctx context.Context, name string, r *Program, code []byte, d [2]*curun.Device) error {
-	source := random(name, "stopped")
+func (w *way) stopped(ctx context.Context, code []byte, d [2]*curun.Device) error {
+	source := random(w.result.Name, "stopped")
 	both := []harness.Device{
 		&harness.CUDA{Device: d[0], Code: code, Early: early}, &harness.CUDA{Device: d[1], Code: code, Early: early},
 	}
 	// Two first runs that nobody stops tell how long the kernels take.
 	for _, d := range both {
-		program, err := p.prepared(name)
-		if err != nil {
-			return err
+		program, err := w.first.Again(w.s.report.Base)
+		if err == nil {
+			err = check(ctx, program, d)
 		}
-		if err := check(ctx, program, d); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	o := &r.Stopped
 	for range tries {
-		if ctx.Err() != nil {
-			break
-		}
-		program, err := p.prepared(name)
-		if err != nil {
+		if err := w.move(ctx, &w.result.Stopped, w.s.report.Base, source, both...); err != nil || ctx.Err() != nil {
 			return err
 		}
-		path, err := harness.Move(ctx, program, source, both...)
-		if err == nil {
-			err = program.Check()
-		}
-		o.add(path)
-		if err != nil {
-			return fmt.Errorf("%w; path: %s", err, lastLegs(path))
-		}
+	}
+	return nil
+}
+
+// move runs a program once, stopped at random.
+func (w *way) move(ctx context.Context, o *Outcome, window uint64, source *rand.Rand, on ...harness.Device) error {
+	program, err := w.first.Again(window)
+	if err != nil {
+		return err
+	}
+	path, err := harness.Move(ctx, program, source, on...)
+	if err == nil {
+		err = program.Check()
+	}
+	o.add(path)
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, lastLegs(path))
 	}
 	return nil
 }
 
 // moves runs our PTX twice, stopped at point after point, on one device after the
 // other.
-func (p *pair) moves(ctx context.Context, name string, o *Outcome, on ...harness.Device) error {
-	source := random(name, "moves")
+func (w *way) moves(ctx context.Context, o *Outcome, window uint64, on ...harness.Device) error {
+	source := random(w.result.Name, "moves")
 	for i := range 2 {
-		program, err := p.prepared(name)
-		if err != nil {
-			return err
-		}
 		if i > 0 { // the other one begins
 			on = append(on[1:], on[0])
 		}
-		path, err := harness.Move(ctx, program, source, on...)
-		if err == nil {
-			err = program.Check()
-		}
-		o.add(path)
-		if errors.Is(err, harness.ErrNotOnGPU) {
+		err := w.move(ctx, o, window, source, on...)
+		switch {
+		case errors.Is(err, harness.ErrNotOnGPU): // another kernel of it, begun elsewhere
 			o.Log += err.Error() + "\n"
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%w; path: %s", err, lastLegs(path))
+		case err != nil:
+			return err
 		}
 	}
 	return nil

@@ -27,9 +27,12 @@ type Report struct {
 	HetGPU    string            `json:"hetgpu"`
 	Device    map[string]string `json:"device"`
 	Base      uint64            `json:"base"`
-	Programs  []*Program        `json:"programs"`
-	Loops     []*Loop           `json:"loops"`
-	Benches   []*Bench          `json:"benchmarks"`
+	// OpenCL is NVIDIA's platform.
+	OpenCL   *platform  `json:"opencl,omitempty"`
+	PoCL     *platform  `json:"pocl,omitempty"`
+	Programs []*Program `json:"programs"`
+	Loops    []*Loop    `json:"loops"`
+	Benches  []*Bench   `json:"benchmarks"`
 }
 
 // Program is what became of one of the corpus' programs.
@@ -41,12 +44,18 @@ type Program struct {
 	Bytes int `json:"ptx_bytes"`
 	// Own: the program's own PTX. Ours: ours, not stopped. Stopped: by flags that went
 	// up at any time, from process to process. Stepped: at point after point. Moved:
-	// the same, with the interpreter in between.
+	// the same, with the interpreter in between. OpenCL: through NVIDIA's, not stopped.
+	// OpenCLMoved: stopped, with the interpreter in between. ToPoCL: our PTX on the
+	// GPU, and PoCL in between.
 	Own     Outcome `json:"own"`
 	Ours    Outcome `json:"ours"`
 	Stopped Outcome `json:"stopped"`
 	Stepped Outcome `json:"stepped"`
 	Moved   Outcome `json:"moved"`
+
+	OpenCL      Outcome `json:"opencl"`
+	OpenCLMoved Outcome `json:"opencl_moved"`
+	ToPoCL      Outcome `json:"to_pocl"`
 }
 
 // Kernel is one of a program's.
@@ -94,16 +103,6 @@ func (o *Outcome) inside() (n int) {
 	return n
 }
 
-// pausable tells of programs with a kernel that is paused on NVIDIA's devices.
-func (p *Program) pausable() bool {
-	for _, k := range p.Kernels {
-		if k.Refused == "" {
-			return true
-		}
-	}
-	return false
-}
-
 // ways are the ways to run a program, in their order.
 var ways = []struct {
 	name string
@@ -114,6 +113,9 @@ var ways = []struct {
 	{"stopped at any time", func(p *Program) *Outcome { return &p.Stopped }},
 	{"stopped at each point", func(p *Program) *Outcome { return &p.Stepped }},
 	{"moved to the interpreter and back", func(p *Program) *Outcome { return &p.Moved }},
+	{"moved to PoCL and back", func(p *Program) *Outcome { return &p.ToPoCL }},
+	{"NVIDIA's OpenCL", func(p *Program) *Outcome { return &p.OpenCL }},
+	{"NVIDIA's OpenCL, moved to the interpreter and back", func(p *Program) *Outcome { return &p.OpenCLMoved }},
 }
 
 // Failures are what went wrong.
@@ -198,6 +200,11 @@ func (r *Report) markdown(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n%s, hetGPU %s: %s, sm_%s, %s multiprocessors, driver's CUDA %s; %.0f s.\n",
 		r.Started.Format(time.DateTime), r.HetGPU, r.Device["name"], r.Device["sm"], r.Device["multiprocessors"], r.Device["cuda"], r.Seconds)
+	for _, p := range []*platform{r.OpenCL, r.PoCL} {
+		if p != nil {
+			fmt.Fprintf(w, "OpenCL: %s%s.\n", p.Name, cell(p.Missing))
+		}
+	}
 	if len(r.Programs) > 0 {
 		r.programs(w)
 	}

@@ -29,7 +29,6 @@ const (
 type suite struct {
 	config
 	report Report
-	mu     sync.Mutex // of report
 }
 
 func (s *suite) run(ctx context.Context) (failed bool, err error) {
@@ -57,7 +56,7 @@ func (s *suite) run(ctx context.Context) (failed bool, err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context)
-	}{{"programs", s.programs}, {"loops", s.loops}, {"benchmarks", s.benchmarks}} {
+	}{{"programs", s.programs}, {"loops", s.loops}, {"benchmarks", s.benchmarks}, {"opencl", s.openCL}} {
 		if !slices.Contains(parts, part.name) {
 			continue
 		}
@@ -126,19 +125,31 @@ func (p *pair) drop() {
 	}
 }
 
-// programs runs the corpus, several programs at a time.
+// programs runs the corpus.
 func (s *suite) programs(ctx context.Context) {
-	queue := make(chan *corpus.Case)
-	var workers sync.WaitGroup
+	s.report.Programs = s.each(func(p *pair, c *corpus.Case) *Program { return p.program(ctx, c, "") })
+}
+
+// each does something with each program, with several at a time.
+func (s *suite) each(do func(*pair, *corpus.Case) *Program) []*Program {
+	var (
+		queue   = make(chan *corpus.Case)
+		workers sync.WaitGroup
+		mu      sync.Mutex
+		results []*Program
+	)
 	for range s.workers {
 		workers.Go(func() {
 			p := &pair{s: s, window: harness.WindowSize}
 			defer p.drop()
 			for c := range queue {
-				result := p.program(ctx, c)
-				s.mu.Lock()
-				s.report.Programs = append(s.report.Programs, result)
-				s.mu.Unlock()
+				result := do(p, c)
+				if result == nil {
+					continue
+				}
+				mu.Lock()
+				results = append(results, result)
+				mu.Unlock()
 				if f := result.Failures(); len(f) > 0 {
 					s.say("%s: %s", c.Name, strings.Join(f, "; "))
 				}
@@ -152,5 +163,6 @@ func (s *suite) programs(ctx context.Context) {
 	}
 	close(queue)
 	workers.Wait()
-	slices.SortFunc(s.report.Programs, func(a, b *Program) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(results, func(a, b *Program) int { return strings.Compare(a.Name, b.Name) })
+	return results
 }

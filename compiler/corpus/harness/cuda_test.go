@@ -52,7 +52,7 @@ func TestCUDA(t *testing.T) {
 	first, second := rehearse(t), rehearse(t)
 	inside := 0
 	for _, name := range []string{"reduce_shared", "free_loop", "globals", "indirect", "scan_blelloch", "print", "queens", "last_block"} {
-		p, err := Prepared(corpus.Get(name), base)
+		p, err := Prepared(corpus.Get(name), "", base)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestCUDAOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Prepared(corpus.Get(name), base)
+		p, err := Prepared(corpus.Get(name), "", base)
 		if err != nil {
 			t.Fatal(err)
 		}

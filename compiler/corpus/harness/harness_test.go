@@ -22,7 +22,11 @@ const base = 0x2000_0000_0000
 // lowered returns a case's program as it comes from PTX.
 func lowered(t *testing.T, c *corpus.Case) *Program {
 	t.Helper()
-	m, err := Lower(c.File)
+	text, err := corpus.PTX(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Lower(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +40,7 @@ func lowered(t *testing.T, c *corpus.Case) *Program {
 // prepared returns a case's program as back ends take it, with its plans.
 func prepared(t *testing.T, c *corpus.Case) *Program {
 	t.Helper()
-	p, err := Prepared(c, base)
+	p, err := Prepared(c, "", base)
 	if err != nil {
 		t.Fatal(err)
 	}

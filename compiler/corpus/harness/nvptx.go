@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/interp"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
@@ -22,11 +21,7 @@ import (
 
 // NVPTX returns a program's PTX that is for NVIDIA's devices.
 func NVPTX(p *Program, checks nvptx.Checks) (string, error) {
-	text, err := corpus.PTX(p.Case.File)
-	if err != nil {
-		return "", err
-	}
-	src, err := ptx.Parse(text)
+	src, err := ptx.Parse(p.Text)
 	if err != nil {
 		return "", err
 	}

@@ -37,6 +37,8 @@ const (
 // OpenCL is a device of clrun's. It keeps the program that it built last.
 type OpenCL struct {
 	Device *clrun.Device
+	// Up: where a run may be stopped, the flag is up from the beginning.
+	Up     bool
 	module *ir.Module
 	code   *opencl.Program
 }
@@ -161,10 +163,10 @@ func (o *OpenCL) enter(l *Launch, k *opencl.Kernel, part opencl.Part, stop *rand
 	}
 	flag := uint32(0)
 	if stop != nil {
-		switch stop.IntN(3) {
-		case 0:
+		switch n := stop.IntN(3); {
+		case o.Up || n == 0:
 			flag = 1
-		case 1:
+		case n == 1:
 			run.Flag, run.FlagAfter = h.Flag, time.Duration(stop.IntN(200))*time.Microsecond
 		}
 	}

@@ -23,26 +23,18 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
-// Lower parses a file of kernels and makes it IR.
-func Lower(file string) (*ir.Module, error) {
-	text, err := corpus.PTX(file)
+// Lower makes IR of PTX.
+func Lower(text string) (*ir.Module, error) {
+	parsed, err := ptx.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := ptx.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	m, err := lower.Lower(parsed)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return m, nil
+	return lower.Lower(parsed)
 }
 
-// Prepare makes a file of kernels what back ends take.
-func Prepare(file string) (*ir.Module, error) {
-	m, err := Lower(file)
+// Prepare makes PTX what back ends take.
+func Prepare(text string) (*ir.Module, error) {
+	m, err := Lower(text)
 	if err != nil {
 		return nil, err
 	}
@@ -50,32 +42,51 @@ func Prepare(file string) (*ir.Module, error) {
 }
 
 // Prepared makes a case a program that can be paused, at its place in a device's
-// window, as back ends take it.
-func Prepared(c *corpus.Case, window uint64) (*Program, error) {
-	m, err := Prepare(c.File)
-	if err != nil {
-		return nil, err
+// window, as back ends take it. text is its PTX; "": the corpus'.
+func Prepared(c *corpus.Case, text string, window uint64) (*Program, error) {
+	if text == "" {
+		var err error
+		if text, err = corpus.PTX(c.File); err != nil {
+			return nil, err
+		}
 	}
-	p, end, err := New(c, m, window+ProgramOffset)
+	m, err := Prepare(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.File, err)
+	}
+	p := &Program{Module: m, Text: text, Plans: map[*ir.Func]*pause.Plan{}}
+	for _, f := range m.Funcs {
+		if f.Kernel {
+			p.Plans[f] = pause.New(m, f)
+		}
+	}
+	return p.again(c, window)
+}
+
+// Again returns the program as it is before its first launch, in a window that
+// may be another. It has the same code.
+func (p *Program) Again(window uint64) (*Program, error) {
+	return p.again(corpus.Get(p.Case.Name), window)
+}
+
+func (p *Program) again(c *corpus.Case, window uint64) (*Program, error) {
+	next, end, err := New(c, p.Module, window+ProgramOffset)
 	if err != nil {
 		return nil, err
 	}
 	if end > window+stateOffset {
 		return nil, fmt.Errorf("%s: its memory ends at %#x", c.Name, end)
 	}
-	p.Plans = map[*ir.Func]*pause.Plan{}
-	for _, f := range m.Funcs {
-		if f.Kernel {
-			p.Plans[f] = pause.New(m, f)
-		}
-	}
-	return p, nil
+	next.Text, next.Plans = p.Text, p.Plans
+	return next, nil
 }
 
 // Program is a case with its code and its memory, between launches or inside one.
 type Program struct {
 	Case   *corpus.Case
 	Module *ir.Module
+	// Text is the PTX that it was made of.
+	Text string
 	// Plans are the kernels' plans; without them nothing can be paused.
 	Plans map[*ir.Func]*pause.Plan
 	// Memory is what devices have at these addresses.

@@ -30,7 +30,11 @@ func everything(t *testing.T, fp64 bool) (text string, entries []string) {
 	t.Helper()
 	all, plans := &ir.Module{}, map[*ir.Func]*pause.Plan{}
 	for _, file := range corpus.Files() {
-		m, err := harness.Prepare(file)
+		source, err := corpus.PTX(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := harness.Prepare(source)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,7 @@
 // Runs kernels in OpenCL C for a parent process, which must live on when a driver
 // aborts. Requests and their answers:
 //
-//     OPEN   u64 base, u64 size, platform's name or a part of it   -> u64 base, name
+//     OPEN   u64 base, u64 size, platform's name or a part of it   -> u64 base, name and version
 //     BUILD  options, 0, source                                    -> compiler's log
 //     WRITE  u64 address, bytes                                    -> nothing
 //     READ   u64 address, u64 length                               -> bytes
@@ -65,6 +65,10 @@ static bool pick(const char *wanted, char *name, size_t size)
 	for (cl_uint i = 0; i < n && i < 16; i++) {
 		if (clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, size, name, NULL) != CL_SUCCESS || !strstr(name, wanted))
 			continue;
+		size_t n = strlen(name);
+		name[n] = ' '; // and the version
+		if (n + 2 > size || clGetPlatformInfo(platforms[i], CL_PLATFORM_VERSION, size - n - 1, name + n + 1, NULL) != CL_SUCCESS)
+			name[n] = 0;
 		return clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &g.device, NULL) == CL_SUCCESS;
 	}
 	return false;
