@@ -46,6 +46,9 @@ for program in gpuload ck; do
 	cc -std=gnu11 -O2 -I "$dir/src" -o "$dir/prebuilt/$program" "$dir/src/$program.c" -L bin/standin -l:libcuda.so.1
 done
 cc -std=c11 -O2 -I compiler/corpus/child -o "$dir/prebuilt/curun" compiler/corpus/curun/child/curun.c -ldl
+cc -std=c11 -O2 -I compiler/corpus/child -o "$dir/prebuilt/clrun" compiler/corpus/clrun/child/clrun.c -lOpenCL -lpthread
+cp -L "$(ldd "$dir/prebuilt/clrun" | awk '$1 ~ /^libOpenCL/ { print $3 }')" "$dir/prebuilt/"
+patchelf --set-rpath '$ORIGIN' "$dir/prebuilt/clrun"
 cp hack/gpu-test.sh "$dir/"
 echo "$version" >"$dir/VERSION"
 

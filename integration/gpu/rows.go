@@ -49,6 +49,7 @@ var rows = []row{
 	{name: "pod with NVIDIA's toolkit", what: "the same with the CDI file of `nvidia-ctk cdi generate` and its hooks", timeout: 2 * time.Minute, test: byCRI(nvidiaCDI)},
 	{name: "kubelet", what: "the same with a kubelet's pods and its checkpoint API; a device plugin names the CDI device of `hetgpu cdi generate`", timeout: 3 * time.Minute, test: byKubelet(ourCDI)},
 	{name: "kubelet with NVIDIA's toolkit", what: "the same with the CDI device of `nvidia-ctk cdi generate`", timeout: 3 * time.Minute, test: byKubelet(nvidiaCDI)},
+	{name: "corpus", what: "the compiler's kernels: their own PTX, ours, stopped and moved, OpenCL (corpus.md)", engines: []string{engineDriver}, timeout: corpusBudget + 2*time.Minute, test: corpusRow},
 	{name: "speed", what: "PyTorch with and without libhetcuda", engines: []string{engineSplit}, timeout: 3 * time.Minute, test: speed},
 }
 
