@@ -203,14 +203,14 @@ func (e *emitter) check(number int) {
 	e.line("bra.uni %s;", afterLabel(number))
 }
 
-// backEdge prints the end of a loop's round that is a point. In some of the rounds
-// a thread looks at the clock.
+// backEdge prints the end of a loop's round that is a point. In some of the rounds,
+// or of those that are printed together, a thread looks at the clock.
 func (e *emitter) backEdge(point int, to *ir.Block) {
 	e.line("add.u32 %%hg_count, %%hg_count, 1;")
 	e.line("and.b32 %%hg_v, %%hg_count, %%hg_interval;")
 	e.line("setp.eq.u32 %%hg_p, %%hg_v, 0;")
 	e.line("@%%hg_p bra %s;", checkLabel(point))
-	e.line("bra %s;", e.target(to))
+	e.line("bra %s;", blockLabel(e.blocks[to]))
 }
 
 // checkBackEdge prints what each thread does for itself. The clock costs little and
@@ -230,14 +230,14 @@ func (e *emitter) checkBackEdge(point *pause.Point) {
 	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
 	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
 	e.line("setp.eq.or.u64 %%hg_p, %%hg_b, 0, %%hg_p;")
-	e.line("@%%hg_p bra %s;", e.target(point.Block))
+	e.line("@%%hg_p bra %s;", blockLabel(e.blocks[point.Block]))
 	e.line("ld.volatile.global.u32 %%hg_v, [%%hg_b];")
 	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
 	e.line("@%%hg_p bra %s;", saveLabel(number))
-	e.line("bra %s;", e.target(point.Block))
+	e.line("bra %s;", blockLabel(e.blocks[point.Block]))
 	e.place(soon)
 	e.line("shl.b32 %%hg_interval, %%hg_interval, 1;")
 	e.line("or.b32 %%hg_interval, %%hg_interval, 1;")
-	e.line("min.u32 %%hg_interval, %%hg_interval, %d;", e.checks.Rounds-1)
-	e.line("bra %s;", e.target(point.Block))
+	e.line("min.u32 %%hg_interval, %%hg_interval, %d;", e.maxInterval(point.Block))
+	e.line("bra %s;", blockLabel(e.blocks[point.Block]))
 }

@@ -101,6 +101,11 @@ type emitter struct {
 	ways    *ways // to the points; nil in the kernel that only begins at its beginning
 	checks  Checks
 	blocks  map[*ir.Block]int // their numbers, as labels have them
+	// unrolledLoops are the loops of which several rounds are printed, unrolled the
+	// same by their blocks; round is which round is being printed.
+	unrolledLoops []*unrolled
+	unrolled      map[*ir.Block]*unrolled
+	round         int
 	// variables are the numbers that Launch.Vars counts.
 	variables map[*ir.Var]int
 	// vars are the dynamic shared arrays that the kernel declares, names what they
@@ -128,6 +133,7 @@ func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
 		}
 	}
 	e.names = varNames(plan.Func, e.vars, declared)
+	e.unrolledLoops, e.unrolled = findUnrolled(plan)
 	return e
 }
 
@@ -157,12 +163,13 @@ func (e *emitter) kernel() error {
 	}
 	for i, b := range e.fn.Blocks {
 		e.place(blockLabel(i))
-		if e.ways != nil {
-			e.passThrough(b)
-		}
+		e.passThrough(b)
 		if err := e.block(b); err != nil {
 			return err
 		}
+	}
+	if err := e.rounds(); err != nil {
+		return err
 	}
 	e.ends()
 	for i := range e.plan.Points {

@@ -41,6 +41,11 @@ func printed(t *testing.T, p *compiler.Program) *ir.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return read(t, text)
+}
+
+func read(t *testing.T, text string) *ir.Module {
+	t.Helper()
 	src, err := ptx.Parse(text)
 	if err != nil {
 		t.Fatal(err)

@@ -244,8 +244,6 @@ func (e *emitter) sreg(s ir.Sreg) string {
 	return "%" + s.String()
 }
 
-func (e *emitter) target(b *ir.Block) string { return blockLabel(e.blocks[b]) }
-
 // terminator prints the end of a block. Blocks are printed in their order, so
 // what goes on with the next one needs no branch.
 func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
@@ -257,13 +255,7 @@ func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 			e.branch("", b, in.Targets[1], next)
 		}
 	case ir.Brx:
-		list, index := e.label(), e.operand(in.Args[0])
-		targets := make([]string, len(in.Targets))
-		for i, t := range in.Targets {
-			targets[i] = e.target(t)
-		}
-		e.out.WriteString(list + ": .branchtargets " + strings.Join(targets, ", ") + ";\n")
-		e.line("brx.idx %s, %s;", index, list)
+		e.branchIndexed(b, in)
 	case ir.Ret, ir.Exit:
 		e.line("bra %s;", endLabel)
 	case ir.Trap:
@@ -275,7 +267,36 @@ func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 	return nil
 }
 
+// branchIndexed prints a brx. Its back-edges lead over a branch each.
+func (e *emitter) branchIndexed(from *ir.Block, in *ir.Instr) {
+	list := e.label()
+	targets := make([]string, len(in.Targets))
+	edges := map[*ir.Block]string{}
+	var back []*ir.Block
+	for i, t := range in.Targets {
+		targets[i] = e.target(from, t)
+		if e.backEdgePoint(from, t) == 0 {
+			continue
+		}
+		if edges[t] == "" {
+			edges[t] = e.label()
+			back = append(back, t)
+		}
+		targets[i] = edges[t]
+	}
+	e.out.WriteString(list + ": .branchtargets " + strings.Join(targets, ", ") + ";\n")
+	e.line("brx.idx %s, %s;", e.operand(in.Args[0]), list)
+	for _, t := range back {
+		e.place(edges[t])
+		e.branch("", from, t, 0)
+	}
+}
+
 func (e *emitter) branch(guard string, from, to *ir.Block, next int) {
+	if label, more := e.nextRound(from, to); more {
+		e.line("%sbra %s;", guard, label)
+		return
+	}
 	if point := e.backEdgePoint(from, to); point > 0 {
 		around := e.label()
 		if guard != "" {
@@ -285,10 +306,10 @@ func (e *emitter) branch(guard string, from, to *ir.Block, next int) {
 		e.place(around)
 		return
 	}
-	if guard == "" && next < len(e.fn.Blocks) && e.fn.Blocks[next] == to {
+	if guard == "" && e.round == 0 && next < len(e.fn.Blocks) && e.fn.Blocks[next] == to {
 		return
 	}
-	e.line("%sbra %s;", guard, e.target(to))
+	e.line("%sbra %s;", guard, e.target(from, to))
 }
 
 func invert(guard string) string {

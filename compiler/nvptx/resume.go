@@ -58,7 +58,7 @@ func (e *emitter) wayLabel(w way) string {
 	if w.header == nil {
 		return loadLabel(w.point)
 	}
-	return e.target(w.header)
+	return blockLabel(e.blocks[w.header])
 }
 
 // resume prints what is done before the first block: what is the block's, or the
@@ -109,7 +109,7 @@ func onLabel(block int) string { return fmt.Sprintf("$hg_on%d", block) }
 
 // passThrough is what the header of a loop with points begins with.
 func (e *emitter) passThrough(b *ir.Block) {
-	if len(e.ways.next[b]) > 0 {
+	if e.ways != nil && len(e.ways.next[b]) > 0 {
 		e.line("@%%hg_resuming bra%s %s;", e.uni(), onLabel(e.blocks[b]))
 	}
 }
@@ -131,7 +131,7 @@ func (e *emitter) waysOn() {
 		e.values(p.Values, e.loadValue)
 		e.local(i+1, true)
 		if p.Kind == pause.BackEdge {
-			e.line("bra %s;", e.target(p.Block))
+			e.line("bra %s;", blockLabel(e.blocks[p.Block]))
 		} else {
 			e.line("bra.uni %s;", afterLabel(i+1))
 		}

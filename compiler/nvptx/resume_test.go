@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/interp"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
@@ -57,16 +58,33 @@ again:
 	ret;
 }
 `
+	// switching goes back by a jump table.
+	switching = ".version 8.0\n.target sm_80\n.address_size 64\n" + `
+.visible .entry switching(.param .u64 p)
+{
+	.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<2>;
+	ld.param.u64 %d0, [p];
+	mov.u32 %r0, 0;
+again:
+	add.u32 %r0, %r0, 1;
+	setp.lt.u32 %p, %r0, 16;
+	selp.u32 %r1, 1, 0, %p;
+	ts: .branchtargets done, again;
+	brx.idx %r1, ts;
+done:
+	st.global.u32 [%d0], %r0;
+	ret;
+}
+`
 	blocks, threads = 4, 2
 	dataAt, stateAt = 0x10000, 0x20000
 	flagAt          = 0x30000
 )
 
-// launch runs a kernel of counting, with a state. The flag goes up at the look of
-// that number, from 0; -1: never.
-func launch(t *testing.T, kernel string, plan *pause.Plan, state, data []byte, look int) error {
+// launch runs a kernel of a module of ours, with a state. The flag goes up at the
+// look of that number, from 0; -1: never.
+func launch(t *testing.T, m *ir.Module, kernel string, plan *pause.Plan, state, data []byte, look int) error {
 	t.Helper()
-	m := printed(t, load(t, counting))
 	params := binary.LittleEndian.AppendUint64(nil, dataAt)
 	params, err := binary.Append(params, binary.LittleEndian, nvptx.Launch{
 		State: stateAt, Areas: stateAt + uint64(plan.StatusBytes(blocks)), AreaBytes: uint64(plan.AreaBytes(threads, 0)), Flag: flagAt,
@@ -92,7 +110,9 @@ func launch(t *testing.T, kernel string, plan *pause.Plan, state, data []byte, l
 
 // TestStatus: each block does what its status says, all in one launch.
 func TestStatus(t *testing.T) {
-	for _, plan := range load(t, counting).Plans {
+	p := load(t, counting)
+	m := printed(t, p)
+	for _, plan := range p.Plans {
 		name := plan.Func.Name
 		resume := nvptx.ResumeName(name)
 		state := func(statuses ...uint32) []byte {
@@ -104,7 +124,7 @@ func TestStatus(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			s, data := state(0, pause.Done, pause.Done, 0), make([]byte, 4*blocks*threads)
-			if err := launch(t, resume, plan, s, data, -1); err != nil {
+			if err := launch(t, m, resume, plan, s, data, -1); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(data, []byte{16, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0}) {
@@ -116,7 +136,7 @@ func TestStatus(t *testing.T) {
 
 			for _, kernel := range []string{name, resume} {
 				s, data := state(), make([]byte, 4*blocks*threads)
-				if err := launch(t, kernel, plan, s, data, 0); err != nil {
+				if err := launch(t, m, kernel, plan, s, data, 0); err != nil {
 					t.Fatal(err)
 				}
 				if slices.Max(s) != 0 || slices.Max(data) != 0 {
@@ -125,18 +145,45 @@ func TestStatus(t *testing.T) {
 			}
 
 			paused, first := state(), make([]byte, 4*blocks*threads)
-			if err := launch(t, name, plan, paused, first, 2*blocks+1); err != nil {
+			if err := launch(t, m, name, plan, paused, first, 2*blocks+1); err != nil {
 				t.Fatal(err)
 			}
 			again := slices.Clone(paused)
-			if err := launch(t, resume, plan, again, slices.Clone(first), 0); err != nil || !slices.Equal(again, paused) {
+			if err := launch(t, m, resume, plan, again, slices.Clone(first), 0); err != nil || !slices.Equal(again, paused) {
 				t.Errorf("a state was changed although the flag was up: %v", err)
 			}
 
 			fault := (*interp.Fault)(nil)
-			if err := launch(t, resume, plan, state(7), data, -1); !errors.As(err, &fault) || fault.Kind != interp.Trapped {
+			if err := launch(t, m, resume, plan, state(7), data, -1); !errors.As(err, &fault) || fault.Kind != interp.Trapped {
 				t.Errorf("a status that none has: %v", err)
 			}
 		})
+	}
+}
+
+// TestBackEdges: every round of a loop counts that is a point, whatever it ends
+// with, and if several are printed one after the other then the last of them.
+func TestBackEdges(t *testing.T) {
+	for name, text := range map[string]string{"switching": switching, "alone": counting} {
+		p := load(t, text)
+		i := slices.IndexFunc(p.Plans, func(p *pause.Plan) bool { return p.Func.Name == name })
+		plan := p.Plans[i]
+		out, err := nvptx.Module(p.Source, p.Module, p.Plans, nvptx.Checks{Late: true, Rounds: 1, Clocks: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := read(t, out)
+		state, data := make([]byte, plan.StateBytes(blocks, threads, 0)), make([]byte, 4*blocks*threads)
+		if err := launch(t, m, name, plan, state, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		for b := range blocks {
+			if status := binary.LittleEndian.Uint32(state[4*b:]); status != pause.ThreadPoints {
+				t.Errorf("%s: block %d did not stop: %x", name, b, status)
+			}
+		}
+		if err := launch(t, m, nvptx.ResumeName(name), plan, state, data, -1); err != nil || data[0] != 16 {
+			t.Errorf("%s: %v, %d", name, err, data[0])
+		}
 	}
 }
