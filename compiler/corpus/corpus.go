@@ -15,12 +15,13 @@ import (
 	"embed"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
 )
 
-//go:embed kernels/*.ptx
+//go:embed kernels/*.ptx kernels/*.cu kernels/*.h
 var kernels embed.FS
 
 // Case is a program: launches over buffers, one after another.
@@ -103,9 +104,20 @@ func Files() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".ptx"))
+		if name, is := strings.CutSuffix(e.Name(), ".ptx"); is {
+			names = append(names, name)
+		}
 	}
 	return names
+}
+
+// Sources has the kernels' CUDA C++, with what it includes.
+func Sources() fs.FS {
+	sources, err := fs.Sub(kernels, "kernels")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return sources
 }
 
 // PTX returns the text of a file of kernels.

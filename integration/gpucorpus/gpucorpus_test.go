@@ -106,6 +106,25 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestNVCC: a program that does as if it were nvcc, and knows one of two files.
+func TestNVCC(t *testing.T) {
+	kernels, err := filepath.Abs("../../compiler/corpus/kernels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ $1 != --version ] || { echo release 0; exit; }\n" +
+		"while [ $1 != -o ]; do shift; done; f=${3%.cu}; [ $f != bitonic ] && [ -f nvcc.h ] && cp " + kernels + "/$f.ptx $2\n"
+	if err := os.WriteFile(filepath.Join(dir, "nvcc"), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	r, text, failed := report(t, "-rehearse", "-workers", "1", "-parts", "nvcc", "-only", "collatz,bitonic")
+	if !failed || r.NVCC.Version != "release 0" || r.NVCC.Errors["bitonic"] == "" || len(r.NVCC.Programs) != 1 || !r.NVCC.Programs[0].Moved.Passed {
+		t.Error(text)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	p := &Program{Ours: Outcome{Error: "wrong"}, Moved: Outcome{Error: "lost"}}
 	if got := strings.Join(p.Failures(), "; "); got != "our PTX: wrong; moved to the interpreter and back: lost" {

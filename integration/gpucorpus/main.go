@@ -62,7 +62,7 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags.StringVar(&c.clrun, "clrun", "", "OpenCL's child `program`, built; default: build it with cc")
 	flags.StringVar(&c.library, "libcuda", "", "the driver's `library`; default: libcuda.so.1")
 	flags.StringVar(&c.only, "only", "", "programs, benchmarks and loops to run, `names` with commas; default: all")
-	flags.StringVar(&c.parts, "parts", "programs,loops,benchmarks,opencl", "what to do")
+	flags.StringVar(&c.parts, "parts", "programs,loops,benchmarks,opencl,nvcc", "what to do")
 	flags.BoolVar(&c.rehearse, "rehearse", false, "no GPU: the interpreter in its place")
 	flags.IntVar(&c.workers, "workers", 4, "how many programs run at once")
 	flags.IntVar(&c.scale, "scale", 1, "by what to divide the sizes of benchmarks and loops")

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +33,7 @@ type Report struct {
 	OpenCL   *platform  `json:"opencl,omitempty"`
 	PoCL     *platform  `json:"pocl,omitempty"`
 	Programs []*Program `json:"programs"`
+	NVCC     *NVCC      `json:"nvcc,omitempty"`
 	Loops    []*Loop    `json:"loops"`
 	Benches  []*Bench   `json:"benchmarks"`
 }
@@ -132,7 +135,14 @@ func (p *Program) Failures() []string {
 // Failed says that something went wrong. A limit that was missed does not: the
 // report tells.
 func (r *Report) Failed() bool {
-	for _, p := range r.Programs {
+	all := r.Programs
+	if r.NVCC != nil {
+		if len(r.NVCC.Errors) > 0 {
+			return true
+		}
+		all = slices.Concat(all, r.NVCC.Programs)
+	}
+	for _, p := range all {
 		if len(p.Failures()) > 0 {
 			return true
 		}
@@ -150,28 +160,48 @@ func (r *Report) Failed() bool {
 	return false
 }
 
-// Summary is a line for each way.
+// Summary says how many programs passed each way.
 func (r *Report) Summary() string {
+	text := summary(r.Programs)
+	if r.NVCC != nil && r.NVCC.Missing == "" {
+		text += fmt.Sprintf("; PTX by nvcc (%d files not compiled): %s", len(r.NVCC.Errors), summary(r.NVCC.Programs))
+	}
+	return text
+}
+
+func summary(programs []*Program) string {
 	var text []string
 	for _, way := range ways {
-		passed, failed, inside := 0, 0, 0
-		for _, p := range r.Programs {
-			o := way.of(p)
-			switch {
-			case o.Passed:
-				passed++
-			case o.Error != "":
-				failed++
-			}
-			inside += o.inside()
+		t := count(programs, way.of)
+		if t.passed+t.failed == 0 {
+			continue
 		}
-		line := fmt.Sprintf("%s: %d passed, %d failed", way.name, passed, failed)
-		if inside > 0 {
-			line += fmt.Sprintf(" (%d stops inside kernels)", inside)
+		line := fmt.Sprintf("%s: %d passed, %d failed", way.name, t.passed, t.failed)
+		if t.inside > 0 {
+			line += fmt.Sprintf(" (%d stops inside kernels)", t.inside)
 		}
 		text = append(text, line)
 	}
 	return strings.Join(text, "; ")
+}
+
+// totals of one way.
+type totals struct{ passed, failed, notRun, runs, legs, inside int }
+
+func count(programs []*Program, of func(*Program) *Outcome) (t totals) {
+	for _, p := range programs {
+		o := of(p)
+		switch {
+		case o.Passed:
+			t.passed++
+		case o.Error != "":
+			t.failed++
+		default:
+			t.notRun++
+		}
+		t.runs, t.legs, t.inside = t.runs+o.Runs, t.legs+o.Legs, t.inside+o.inside()
+	}
+	return t
 }
 
 // Write writes corpus.json and corpus.md.
@@ -206,7 +236,12 @@ func (r *Report) markdown(w io.Writer) {
 		}
 	}
 	if len(r.Programs) > 0 {
-		r.programs(w)
+		fmt.Fprint(w, "\n## Programs\n\n")
+		programs(w, r.Programs)
+		kernels(w, r.Programs)
+	}
+	if r.NVCC != nil {
+		r.NVCC.markdown(w)
 	}
 	if len(r.Loops) > 0 {
 		r.loops(w)
@@ -216,32 +251,35 @@ func (r *Report) markdown(w io.Writer) {
 	}
 }
 
-func (r *Report) programs(w io.Writer) {
-	fmt.Fprintf(w, "\n## Programs\n\n| %d programs | passed | failed | not run | runs | legs | stops inside kernels |\n|---|---|---|---|---|---|---|\n", len(r.Programs))
+func programs(w io.Writer, all []*Program) {
+	fmt.Fprintf(w, "| %d programs | passed | failed | not run | runs | legs | stops inside kernels |\n|---|---|---|---|---|---|---|\n", len(all))
 	for _, way := range ways {
-		var passed, failed, notRun, runs, legs, inside int
-		for _, p := range r.Programs {
-			o := way.of(p)
-			switch {
-			case o.Passed:
-				passed++
-			case o.Error != "":
-				failed++
-			default:
-				notRun++
-			}
-			runs, legs, inside = runs+o.Runs, legs+o.Legs, inside+o.inside()
-		}
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d |\n", way.name, passed, failed, notRun, runs, legs, inside)
+		t := count(all, way.of)
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d |\n", way.name, t.passed, t.failed, t.notRun, t.runs, t.legs, t.inside)
 	}
-	for _, p := range r.Programs {
+	fmt.Fprintln(w)
+	for _, p := range all {
 		for _, f := range p.Failures() {
 			fmt.Fprintf(w, "- **%s**: %s\n", p.Name, cell(f))
 		}
 	}
+}
+
+func (n *NVCC) markdown(w io.Writer) {
+	fmt.Fprintf(w, "\n## The same, PTX by nvcc\n\n%s%s: %d files are not compiled.\n\n", n.Version, cell(n.Missing), len(n.Errors))
+	for _, file := range slices.Sorted(maps.Keys(n.Errors)) {
+		fmt.Fprintf(w, "- %s.cu: %s\n", file, cell(n.Errors[file]))
+	}
+	if len(n.Programs) > 0 {
+		fmt.Fprintln(w)
+		programs(w, n.Programs)
+	}
+}
+
+func kernels(w io.Writer, all []*Program) {
 	fmt.Fprint(w, "\n### Kernels\n\nRegisters, and bytes of local memory of each thread (with registers that are spilled), of the program's own kernel and of ours; bytes of all machine code of the file.\n\n",
 		"| kernel | class | points | registers | ours | local | ours | code | ours |\n|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range r.Programs {
+	for _, p := range all {
 		for _, k := range p.Kernels {
 			class := k.Class
 			if k.Points > 0 && k.Refused != "" {

@@ -56,7 +56,7 @@ func (s *suite) run(ctx context.Context) (failed bool, err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context)
-	}{{"programs", s.programs}, {"loops", s.loops}, {"benchmarks", s.benchmarks}, {"opencl", s.openCL}} {
+	}{{"programs", s.programs}, {"loops", s.loops}, {"benchmarks", s.benchmarks}, {"opencl", s.openCL}, {"nvcc", s.fromNVCC}} {
 		if !slices.Contains(parts, part.name) {
 			continue
 		}

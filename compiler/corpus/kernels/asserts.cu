@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 
+#ifdef __NVCC__
+#include <cassert>
+#else
 // assert, as CUDA's headers have it.
 extern "C" __device__ void __assertfail(const char *message, const char *file, u32 line, const char *function, u64 size);
 #define assert(e) ((e) ? (void)0 : __assertfail(#e, __FILE__, __LINE__, __func__, 1))
+#endif
 
 // A walk through a permutation, with every index looked at before it is used. A
 // thread that finds a bad one ends the launch, so all come to the barriers.

@@ -4,18 +4,10 @@
 // What the kernels of the corpus use of CUDA, so that clang compiles them where
 // no toolkit is: words, thread indices, and functions through clang's builtins or
 // the PTX instruction itself.
+//
+// For nvcc, which has CUDA's own headers, nvcc.h has the rest.
 #ifndef HETGPU_CORPUS_CUDA_H
 #define HETGPU_CORPUS_CUDA_H
-
-#define __global__ __attribute__((global))
-#define __device__ __attribute__((device))
-#define __constant__ __attribute__((constant))
-#define __shared__ __attribute__((shared))
-#define __noinline__ __attribute__((noinline))
-#define KERNEL extern "C" __global__ void
-#define DEVICE static inline __device__
-
-#include <__clang_cuda_builtin_vars.h>
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -24,9 +16,19 @@ typedef unsigned long long u64;
 typedef int s32;
 typedef long long s64;
 #define FULL 0xffffffffu
+#define KERNEL extern "C" __global__ void
+#define DEVICE static inline __device__
 
-DEVICE u32 global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
-DEVICE u32 global_threads() { return gridDim.x * blockDim.x; }
+#ifdef __NVCC__
+#include "nvcc.h"
+#else
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __constant__ __attribute__((constant))
+#define __shared__ __attribute__((shared))
+#define __noinline__ __attribute__((noinline))
+#include <__clang_cuda_builtin_vars.h>
 
 DEVICE s32 __syncthreads_count(s32 p) { return __nvvm_bar0_popc(p); }
 DEVICE s32 __syncthreads_and(s32 p) { return __nvvm_bar0_and(p); }
@@ -85,8 +87,6 @@ DEVICE s64 atomicMax(s64 *p, s64 v) { return __nvvm_atom_max_gen_ll(p, v); }
 DEVICE u32 __popc(u32 v) { return __builtin_popcount(v); }
 DEVICE u32 __clz(u32 v) { return v ? __builtin_clz(v) : 32; }
 DEVICE u32 __ffs(u32 v) { return __builtin_ffs(v); }
-DEVICE u32 rotr(u32 v, u32 n) { return (v >> n) | (v << (32 - n)); }
-DEVICE u32 rotl(u32 v, u32 n) { return (v << n) | (v >> (32 - n)); }
 DEVICE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 DEVICE float exp2_approx(float a) { return __nvvm_ex2_approx_f(a); }
@@ -99,18 +99,26 @@ DEVICE double sqrt_rn(double a) { return __nvvm_sqrt_rn_d(a); }
 DEVICE float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float fminf(float a, float b) { return __builtin_fminf(a, b); }
 
-// One instruction: its opcode, the letter of the operands' constraint, operands.
-#define ASM1(op, c, d, a) asm(op " %0, %1;" : "=" c(d) : c(a))
-#define ASM2(op, c, d, a, b) asm(op " %0, %1, %2;" : "=" c(d) : c(a), c(b))
-#define ASM3(op, c, d, x, y, z) asm(op " %0, %1, %2, %3;" : "=" c(d) : c(x), c(y), c(z))
-#define CVT(op, cd, d, cs, a) asm(op " %0, %1;" : "=" cd(d) : cs(a))
-
 // Vectors as CUDA has them: aligned to their size.
 struct alignas(8) uint2 { u32 x, y; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(4) uchar4 { u8 x, y, z, w; };
+
+extern "C" __device__ int printf(const char *, ...);
+#endif
+
+DEVICE u32 global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE u32 global_threads() { return gridDim.x * blockDim.x; }
+DEVICE u32 rotr(u32 v, u32 n) { return (v >> n) | (v << (32 - n)); }
+DEVICE u32 rotl(u32 v, u32 n) { return (v << n) | (v >> (32 - n)); }
+
+// One instruction: its opcode, the letter of the operands' constraint, operands.
+#define ASM1(op, c, d, a) asm(op " %0, %1;" : "=" c(d) : c(a))
+#define ASM2(op, c, d, a, b) asm(op " %0, %1, %2;" : "=" c(d) : c(a), c(b))
+#define ASM3(op, c, d, x, y, z) asm(op " %0, %1, %2, %3;" : "=" c(d) : c(x), c(y), c(z))
+#define CVT(op, cd, d, cs, a) asm(op " %0, %1;" : "=" cd(d) : cs(a))
 
 template <typename T> DEVICE T min(T a, T b) { return a < b ? a : b; }
 template <typename T> DEVICE T max(T a, T b) { return a > b ? a : b; }
@@ -119,7 +127,5 @@ template <typename T> DEVICE void swap(T &a, T &b) {
 	a = b;
 	b = t;
 }
-
-extern "C" __device__ int printf(const char *, ...);
 
 #endif
