@@ -232,3 +232,51 @@ func TestLinkage(t *testing.T) {
 		}
 	}
 }
+
+// TestVectors: what a recursive function is passed lies on a stack, and is accessed
+// there as it was where the call had it.
+func TestVectors(t *testing.T) {
+	text, err := load(t, `.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .align 16 .b8 r[16]) f(.param .align 16 .b8 a[16], .param .u32 n)
+{
+	.reg .f32 %f<4>; .reg .pred %p; .reg .b32 %r<2>;
+	ld.param.v4.f32 {%f0,%f1,%f2,%f3}, [a]; ld.param.u32 %r0, [n];
+	setp.eq.u32 %p, %r0, 0;
+	@%p bra done;
+	sub.u32 %r0, %r0, 1;
+	{ .param .align 16 .b8 x[16]; .param .u32 m; .param .align 16 .b8 y[16];
+	st.param.v4.f32 [x], {%f1,%f2,%f3,%f0}; st.param.u32 [m], %r0;
+	call (y), f, (x, m);
+	ld.param.v4.f32 {%f0,%f1,%f2,%f3}, [y];
+	}
+done:
+	st.param.v4.f32 [r], {%f0,%f1,%f2,%f3};
+	ret;
+}
+.visible .entry k(.param .u64 p, .param .u32 n)
+{
+	.reg .f32 %f<4>; .reg .b32 %r<2>; .reg .b64 %d<2>;
+	ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n];
+	ld.global.v4.f32 {%f0,%f1,%f2,%f3}, [%d0];
+	bar.sync 0;
+	{ .param .align 16 .b8 x[16]; .param .u32 m; .param .align 16 .b8 y[16];
+	st.param.v4.f32 [x], {%f0,%f1,%f2,%f3}; st.param.u32 [m], %r0;
+	call (y), f, (x, m);
+	ld.param.v4.f32 {%f0,%f1,%f2,%f3}, [y];
+	}
+	st.global.v4.f32 [%d0], {%f0,%f1,%f2,%f3};
+	ret;
+}
+`).Emit("ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, text)
+	for _, want := range []string{"ld.local.v4.b32 {", "st.local.v4.b32 [", ".entry k__resume("} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}

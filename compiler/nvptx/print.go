@@ -387,16 +387,22 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 		return plain("cvta.to" + space + ".u64"), nil
 	case ir.Isspacep:
 		return plain("isspacep" + space), nil
-	case ir.Ld:
-		if len(dst) != 1 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
+	case ir.Ld, ir.St:
+		if in.Mods != (ir.Mods{Space: in.Mods.Space, Vec: in.Mods.Vec}) {
 			break
 		}
-		return fmt.Sprintf("ld%s.%s %s, %s", space, bits(in.Type), dst[0], address()), nil
-	case ir.St:
-		if len(args) != 2 || in.Mods != (ir.Mods{Space: in.Mods.Space}) {
-			break
+		opcode, values := fmt.Sprintf("%s%s.%s", in.Op, space, bits(in.Type)), dst
+		if in.Op == ir.St {
+			values = args[1:]
 		}
-		return fmt.Sprintf("st%s.%s %s, %s", space, bits(in.Type), address(), args[1]), nil
+		all := strings.Join(values, ", ")
+		if in.Mods.Vec > 1 {
+			opcode, all = fmt.Sprintf("%s%s.v%d.%s", in.Op, space, in.Mods.Vec, bits(in.Type)), "{"+all+"}"
+		}
+		if in.Op == ir.St {
+			return fmt.Sprintf("%s %s, %s", opcode, address(), all), nil
+		}
+		return fmt.Sprintf("%s %s, %s", opcode, all, address()), nil
 	case ir.Setp:
 		if in.Mods != (ir.Mods{Cmp: in.Mods.Cmp}) || len(dst) != 1 {
 			break
