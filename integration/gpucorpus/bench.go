@@ -120,11 +120,15 @@ func sizes(scale int) []size {
 	n := func(n int) int { return max(1, n/scale) }
 	side := uint32(max(16, 2048/scale))
 	return []size{
-		{name: "matmul_tiled", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{8, 8, 1},
-			args: []any{in(int(4*side*side), floats), in(int(4*side*side), floats), out(int(4 * side * side)), side}},
+		{
+			name: "matmul_tiled", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{8, 8, 1},
+			args: []any{in(int(4*side*side), floats), in(int(4*side*side), floats), out(int(4 * side * side)), side},
+		},
 		{name: "nbody", grid: [3]uint32{g(1024)}, block: [3]uint32{32}, args: []any{in(16*32*n(1024), floats), out(16 * 32 * n(1024)), 32 * g(1024), float32(0.01)}},
-		{name: "attention", grid: [3]uint32{g(1024)}, block: [3]uint32{32},
-			args: []any{in(64*32*n(1024), floats), in(64*16*n(128), floats), in(64*16*n(128), floats), out(64 * 32 * n(1024)), 16 * g(128)}},
+		{
+			name: "attention", grid: [3]uint32{g(1024)}, block: [3]uint32{32},
+			args: []any{in(64*32*n(1024), floats), in(64*16*n(128), floats), in(64*16*n(128), floats), out(64 * 32 * n(1024)), 16 * g(128)},
+		},
 		{name: "fft", grid: [3]uint32{g(65536)}, block: [3]uint32{64}, args: []any{in(1024*n(65536), floats), out(1024 * n(65536)), in(512, floats)}},
 		{name: "heat", grid: [3]uint32{g(8192)}, block: [3]uint32{16, 16}, args: []any{in(1024*n(8192), floats), uint32(200)}},
 		{name: "reduce_shared", grid: [3]uint32{g(65536)}, block: [3]uint32{256}, args: []any{in(1024*n(65536), words), out(4 * n(65536)), 256 * g(65536)}},
@@ -133,25 +137,35 @@ func sizes(scale int) []size {
 		{name: "bitonic", grid: [3]uint32{g(65536)}, block: [3]uint32{256}, args: []any{in(1024*n(65536), words)}},
 		{name: "softmax", grid: [3]uint32{g(16384)}, block: [3]uint32{256}, args: []any{in(4096*n(16384), floats), out(4096 * n(16384)), uint32(1024)}},
 		{name: "stencil1d", grid: [3]uint32{g(131072)}, block: [3]uint32{128}, args: []any{in(512*n(131072), words), out(512 * n(131072)), 128 * g(131072)}},
-		{name: "transpose", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{16, 16, 1},
-			args: []any{in(int(16*side*side), words), out(int(16 * side * side)), 2 * side, 2 * side}},
+		{
+			name: "transpose", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{16, 16, 1},
+			args: []any{in(int(16*side*side), words), out(int(16 * side * side)), 2 * side, 2 * side},
+		},
 		{name: "histogram_shared", grid: [3]uint32{g(1056)}, block: [3]uint32{256}, args: []any{in(n(1<<26), words), out(1024), g(1 << 26)}},
 		{name: "gauss", grid: [3]uint32{g(8192)}, block: [3]uint32{32}, args: []any{in(4800*n(8192), doubles), out(192 * n(8192))}},
 		{name: "crc32", grid: [3]uint32{g(256)}, block: [3]uint32{256}, args: []any{in(256*1024*n(256), words), out(1024 * n(256)), uint32(1024)}},
-		{name: "long_loop", worst: true, grid: [3]uint32{g(4224)}, block: [3]uint32{64},
-			args: []any{in(256*n(4224), words), out(512 * n(4224)), uint32(2000), uint32(1 << 12)}},
+		{
+			name: "long_loop", worst: true, grid: [3]uint32{g(4224)}, block: [3]uint32{64},
+			args: []any{in(256*n(4224), words), out(512 * n(4224)), uint32(2000), uint32(1 << 12)},
+		},
 
-		{name: "mandelbrot", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{16, 16, 1},
-			args: []any{out(int(8 * side * side)), 2 * side, 2 * side, 2.5 / float32(2*side), uint32(1000)}},
-		{name: "matmul_plain", grid: [3]uint32{side / 32, side / 32, 1}, block: [3]uint32{16, 16, 1},
-			args: []any{in(int(2*side*side), doubles), in(int(2*side*side), doubles), out(int(2 * side * side)), side / 2, side / 2, side / 2}},
+		{
+			name: "mandelbrot", grid: [3]uint32{side / 8, side / 8, 1}, block: [3]uint32{16, 16, 1},
+			args: []any{out(int(8 * side * side)), 2 * side, 2 * side, 2.5 / float32(2*side), uint32(1000)},
+		},
+		{
+			name: "matmul_plain", grid: [3]uint32{side / 32, side / 32, 1}, block: [3]uint32{16, 16, 1},
+			args: []any{in(int(2*side*side), doubles), in(int(2*side*side), doubles), out(int(2 * side * side)), side / 2, side / 2, side / 2},
+		},
 		{name: "ranksort", grid: [3]uint32{g(512)}, block: [3]uint32{128}, args: []any{in(512*n(512), words), out(512 * n(512)), 128 * g(512)}},
 		{name: "collatz", grid: [3]uint32{g(65536)}, block: [3]uint32{128}, args: []any{in(512*n(65536), words), out(512 * n(65536)), 128 * g(65536), uint32(1000)}},
 		{name: "free_loop", grid: [3]uint32{g(8192)}, block: [3]uint32{128}, args: []any{in(1024*n(8192), words), out(1024 * n(8192)), uint32(4000)}},
 		{name: "chacha", grid: [3]uint32{g(8192)}, block: [3]uint32{128}, args: []any{in(44, words), in(64*128*n(8192), words), 128 * g(8192)}},
 		{name: "saxpy", grid: [3]uint32{g(1056)}, block: [3]uint32{256}, args: []any{float32(2), in(n(1<<26), floats), in(n(1<<26), floats), g(1 << 24)}},
-		{name: "layernorm", grid: [3]uint32{g(2048)}, block: [3]uint32{256},
-			args: []any{in(4096*8*n(2048), floats), out(4096 * 8 * n(2048)), in(4096, floats), uint32(1024)}},
+		{
+			name: "layernorm", grid: [3]uint32{g(2048)}, block: [3]uint32{256},
+			args: []any{in(4096*8*n(2048), floats), out(4096 * 8 * n(2048)), in(4096, floats), uint32(1024)},
+		},
 	}
 }
 
@@ -164,15 +178,23 @@ func endless(scale int) []size {
 		most = 4000
 	}
 	return []size{
-		{name: "a loop with a barrier, blocks of 64", file: "long_loop", grid: [3]uint32{g(4224)}, block: [3]uint32{64},
-			args: []any{in(256*n(4224), words), out(512 * n(4224)), most, uint32(1 << 12)}},
-		{name: "the same, one block on each multiprocessor", file: "long_loop", grid: [3]uint32{g(132)}, block: [3]uint32{64},
-			args: []any{in(256*n(132), words), out(512 * n(132)), most, uint32(1 << 12)}},
+		{
+			name: "a loop with a barrier, blocks of 64", file: "long_loop", grid: [3]uint32{g(4224)}, block: [3]uint32{64},
+			args: []any{in(256*n(4224), words), out(512 * n(4224)), most, uint32(1 << 12)},
+		},
+		{
+			name: "the same, one block on each multiprocessor", file: "long_loop", grid: [3]uint32{g(132)}, block: [3]uint32{64},
+			args: []any{in(256*n(132), words), out(512 * n(132)), most, uint32(1 << 12)},
+		},
 		{name: "heat, blocks of 256", file: "heat", grid: [3]uint32{g(1056)}, block: [3]uint32{16, 16}, args: []any{in(1024*n(1056), floats), most}},
-		{name: "a loop without barriers that reads memory", file: "ranksort", grid: [3]uint32{g(1056)}, block: [3]uint32{256},
-			args: []any{in(4<<20, words), out(4 << 20), g(1 << 20)}},
-		{name: "a loop without barriers that computes", file: "mandelbrot", grid: [3]uint32{g(128), g(128), 1}, block: [3]uint32{16, 16, 1},
-			args: []any{out(2 * 2048 * 2048), 16 * g(128), 16 * g(128), 2.5 / float32(16*g(128)), most}},
+		{
+			name: "a loop without barriers that reads memory", file: "ranksort", grid: [3]uint32{g(1056)}, block: [3]uint32{256},
+			args: []any{in(4<<20, words), out(4 << 20), g(1 << 20)},
+		},
+		{
+			name: "a loop without barriers that computes", file: "mandelbrot", grid: [3]uint32{g(128), g(128), 1}, block: [3]uint32{16, 16, 1},
+			args: []any{out(2 * 2048 * 2048), 16 * g(128), 16 * g(128), 2.5 / float32(16*g(128)), most},
+		},
 	}
 }
 
