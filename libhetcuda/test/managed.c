@@ -239,30 +239,7 @@ static void test_random(void)
 	}
 }
 
-// Parking, by this thread, as somebody outside would.
-static int control = -1;
-static struct parcel parcel;
-
-static void park(void)
-{
-	control = dial(getpid());
-	CHECK(control >= 0);
-	struct hetcuda_reply r = ask(control, HETCUDA_HOLD, 5000, 0);
-	CHECK(r.status == 0, "%s", r.text);
-	int status = ask_park(control, 5000, &parcel);
-	CHECK(status == 0, "%d", status);
-	r = ask(control, HETCUDA_COMMIT, 0, 0);
-	CHECK(r.status == 0, "%s", r.text);
-}
-
-static void unpark(void)
-{
-	struct hetcuda_reply r = ask_unpark(control, &parcel, 16);
-	CHECK(r.status == 0, "%s", r.text);
-	drop_parcel(&parcel);
-	ask(control, HETCUDA_RELEASE, 0, 0);
-	close(control);
-}
+static struct parked self;
 
 static void one_random(bool *parked)
 {
@@ -293,8 +270,8 @@ static void one_random(bool *parked)
 		break;
 	case 10:
 		if (draw(8) == 0) {
-			park();
-			unpark();
+			park_self(&self);
+			unpark_self(&self);
 		}
 		break;
 	case 11: gpu_spin(1000000); break;
@@ -437,8 +414,8 @@ static void test_park(void)
 		for (size_t i = 0; i + 100 < mixed.words; i += 20000)
 			cpu_write(&mixed, i, 1, i);
 		cpu_write(&small, 0, small.words, turn);
-		park();
-		struct hetcuda_hello hello = ask_hello(control);
+		park_self(&self);
+		struct hetcuda_hello hello = ask_hello(self.control);
 		CHECK(hello.state == HETCUDA_PARKED);
 	again:
 		for (int i = 0; i < 6; i++) {
@@ -446,12 +423,12 @@ static void test_park(void)
 			CHECK(pthread_create(&t[i].thread, NULL, touch, &t[i]) == 0);
 		}
 		sleep_ms(50);
-		unpark();
+		unpark_self(&self);
 		for (int i = 0; i < 6; i++)
 			pthread_join(t[i].thread, NULL);
 		if (turn == 1) { // at once again
 			turn++;
-			park();
+			park_self(&self);
 			goto again;
 		}
 		for (int i = 0; i < 6; i++)
@@ -460,7 +437,8 @@ static void test_park(void)
 			both_check(all[i]);
 	}
 	// Held, asked and let go of again.
-	control = dial(getpid());
+	int control = dial(getpid());
+	struct parcel parcel;
 	CHECK(ask(control, HETCUDA_HOLD, 5000, 0).status == 0);
 	CHECK(ask_park(control, 5000, &parcel) == 0);
 	close(control);
@@ -521,8 +499,8 @@ static void test_oversubscribed(void)
 		for (int i = 0; i < 5; i++)
 			cpu_check(&parts[i], 0, parts[i].words);
 	}
-	park();
-	unpark();
+	park_self(&self);
+	unpark_self(&self);
 	for (int i = 0; i < 5; i++) {
 		gpu_step(&parts[i], 0, parts[i].words);
 		CU(cuCtxSynchronize());
@@ -664,8 +642,8 @@ static void test_devices(void)
 		gpu_step_there(&a, 0, a.words);
 		gpu_step(&a, 0, a.words);
 		both_check(&a);
-		park();
-		unpark();
+		park_self(&self);
+		unpark_self(&self);
 	}
 	drop(&a);
 }
@@ -698,7 +676,7 @@ static void test_small(void)
 // parked, and is told of them by name; then it goes on.
 static void refused(const char *with, const char *without)
 {
-	control = dial(getpid());
+	int control = dial(getpid());
 	CHECK(control >= 0);
 	CHECK(ask(control, HETCUDA_HOLD, 5000, 0).status == 0);
 	struct hetcuda_reply r = ask(control, HETCUDA_PARK, 5000, 0);
@@ -721,11 +699,11 @@ static void test_variables(void)
 	int managed = 0;
 	cpu_write(&a, 0, a.words, 3);
 	CU(cuModuleLoadData(&m, ptx));
-	park(); // nobody has asked where they are: the driver says what it can't do
-	unpark();
+	park_self(&self); // nobody has asked where they are: the driver says what it can't do
+	unpark_self(&self);
 	CHECK(cuModuleGetGlobal(&p, &size, m, "nothing") == CUDA_ERROR_NOT_FOUND);
-	park();
-	unpark();
+	park_self(&self);
+	unpark_self(&self);
 	CU(cuModuleGetGlobal(&p, &size, m, "counter"));
 	CHECK(size == 8);
 	CU(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
@@ -744,8 +722,8 @@ static void test_variables(void)
 	CU(cuLibraryUnload(l));
 	refused("1 __managed__ variables", "table");
 	CU(cuModuleUnload(m));
-	park();
-	unpark();
+	park_self(&self);
+	unpark_self(&self);
 	both_check(&a);
 	drop(&a);
 }

@@ -26,8 +26,7 @@ enum { THREADS = 3, STEPS = 500, LIVE = 8, PARKS = 5 };
 
 static CUcontext context;
 static CUmemoryPool pool;
-static int control;
-static struct parcel parcel;
+static struct parked self;
 
 static void start(void)
 {
@@ -44,26 +43,6 @@ static cuuint64_t value(CUmemPool_attribute a)
 	return v;
 }
 
-static void park(void)
-{
-	control = dial(getpid());
-	struct hetcuda_reply r = ask(control, HETCUDA_HOLD, 30000, 0);
-	CHECK(r.status == 0, "%s", r.text);
-	int status = ask_park(control, 30000, &parcel);
-	CHECK(status == 0, "%d", status);
-	r = ask(control, HETCUDA_COMMIT, 0, 0);
-	CHECK(r.status == 0, "%s", r.text);
-}
-
-static void unpark(void)
-{
-	struct hetcuda_reply r = ask_unpark(control, &parcel, 16);
-	CHECK(r.status == 0, "%s", r.text);
-	drop_parcel(&parcel);
-	ask(control, HETCUDA_RELEASE, 0, 0);
-	close(control);
-}
-
 // In a park goes what is used, and nothing that is free.
 static void test_park(void)
 {
@@ -78,18 +57,18 @@ static void test_park(void)
 	CU(cuMemFreeAsync(unused, s));
 	CU(cuMemcpyHtoD(used + 5 * MIB - 16, "what is in there", 16));
 	CHECK(value(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 82 * MIB && value(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 5 * MIB);
-	park();
-	CHECK(parcel.count == 1 && parcel.chunks[0].size == 32 * MIB, "%u chunks", parcel.count);
-	unpark();
+	park_self(&self);
+	CHECK(self.parcel.count == 1 && self.parcel.chunks[0].size == 32 * MIB, "%u chunks", self.parcel.count);
+	unpark_self(&self);
 	CHECK(value(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 32 * MIB);
 	CU(cuMemcpyDtoH(back, used + 5 * MIB - 16, 16));
 	CHECK(!memcmp(back, "what is in there", 16));
 	CU(cuMemFreeAsync(used, s));
 	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(used, s));
 	CU(cuStreamDestroy(s));
-	park();
-	CHECK(parcel.count == 0);
-	unpark();
+	park_self(&self);
+	CHECK(self.parcel.count == 0);
+	unpark_self(&self);
 	most = 0;
 	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
 }
@@ -149,8 +128,8 @@ static void test_threads(void)
 		CHECK(pthread_create(&thread[i], NULL, use, &number[i]) == 0);
 	}
 	for (int i = 0; i < PARKS; i++) {
-		park();
-		unpark();
+		park_self(&self);
+		unpark_self(&self);
 		sleep_ms(20);
 	}
 	for (int i = 0; i < THREADS; i++)

@@ -243,3 +243,24 @@ void drop_parcel(struct parcel *parcel)
 	free(parcel->fds);
 	memset(parcel, 0, sizeof(*parcel));
 }
+
+void park_self(struct parked *self)
+{
+	self->control = dial(getpid());
+	CHECK(self->control >= 0);
+	struct hetcuda_reply r = ask(self->control, HETCUDA_HOLD, 30000, 0);
+	CHECK(r.status == 0, "%s", r.text);
+	int status = ask_park(self->control, 30000, &self->parcel);
+	CHECK(status == 0, "%d", status);
+	r = ask(self->control, HETCUDA_COMMIT, 0, 0);
+	CHECK(r.status == 0, "%s", r.text);
+}
+
+void unpark_self(struct parked *self)
+{
+	struct hetcuda_reply r = ask_unpark(self->control, &self->parcel, 16);
+	CHECK(r.status == 0, "%s", r.text);
+	drop_parcel(&self->parcel);
+	ask(self->control, HETCUDA_RELEASE, 0, 0);
+	close(self->control);
+}

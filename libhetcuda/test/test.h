@@ -67,4 +67,14 @@ int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel);
 struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch);
 void drop_parcel(struct parcel *parcel);
 
+/* This process, parked by itself as somebody outside would do it: held, parked,
+ * committed; and the way back. */
+struct parked {
+	int control;
+	struct parcel parcel;
+};
+
+void park_self(struct parked *self);
+void unpark_self(struct parked *self);
+
 #endif
