@@ -251,6 +251,20 @@ func (d *daemon) removeContainer(ctx context.Context, id string) error {
 	return errors.Join(err, c.Delete(ctx, containerd.WithSnapshotCleanup))
 }
 
+// task returns a container's task, whoever started it.
+func (d *daemon) task(ctx context.Context, t *testing.T, id string) containerd.Task {
+	t.Helper()
+	c, err := d.Client.LoadContainer(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := c.Task(ctx, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", id, err)
+	}
+	return task
+}
+
 // shims returns the PIDs of the shim processes that serve a container's ID.
 func (d *daemon) shims(t *testing.T, id string) []int {
 	t.Helper()

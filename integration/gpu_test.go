@@ -47,11 +47,7 @@ func (d *daemon) makeMachine(dir string) (env []string, err error) {
 		return nil, err
 	}
 	d.programs, d.hetgpu = programs, dir
-	return append(d.gpu.Env(),
-		"HETGPU_LIBCUDA="+filepath.Join(programs, "libcuda.so.1"),
-		"HETGPU_LIBNVML="+filepath.Join(programs, "libnvidia-ml.so.1"),
-		"HETGPU_CONFIG="+d.configFile(),
-	), d.writeConfig("")
+	return append(d.gpu.HelperEnv(programs), "HETGPU_CONFIG="+d.configFile()), d.writeConfig("")
 }
 
 func (d *daemon) configFile() string { return filepath.Join(d.hetgpu, "config.toml") }

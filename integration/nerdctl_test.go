@@ -61,15 +61,7 @@ func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least 
 // nerdctlStatus returns what containerd says of a container's task.
 func (d *daemon) nerdctlStatus(ctx context.Context, t *testing.T, id string) containerd.ProcessStatus {
 	t.Helper()
-	c, err := d.Client.LoadContainer(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := c.Task(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := task.Status(ctx)
+	status, err := d.task(ctx, t, id).Status(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

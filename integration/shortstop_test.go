@@ -480,15 +480,7 @@ func TestShortStopAttach(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	id := newID(t)
 	hetgpu[restore.Report](ctx, t, d, "restore", "--id", id, "--log-uri", "file://"+log, dir)
-	again, err := d.Client.LoadContainer(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := again.Task(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exit, err := task.Wait(ctx)
+	exit, err := d.task(ctx, t, id).Wait(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -595,15 +587,7 @@ func (d *daemon) removeJobs(ctx context.Context, t *testing.T) {
 // expectRuns fails unless a container runs, whoever reads its output.
 func (d *daemon) expectRuns(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	c, err := d.Client.LoadContainer(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := c.Task(ctx, nil)
-	if err != nil {
-		t.Fatalf("%s: %v", id, err)
-	}
-	if st, err := task.Status(ctx); err != nil || st.Status != containerd.Running {
+	if st, err := d.task(ctx, t, id).Status(ctx); err != nil || st.Status != containerd.Running {
 		t.Errorf("%s is %s, %v", id, st.Status, err)
 	}
 }

@@ -86,8 +86,7 @@ func newBench(t *testing.T, spec standin.Spec, opts ...nvidia.Option) *bench {
 }
 
 func helperEnv(m *standin.Machine) []string {
-	return append(append(os.Environ(), m.Env()...),
-		"HETGPU_LIBCUDA="+filepath.Join(bin, "libcuda.so.1"), "HETGPU_LIBNVML="+filepath.Join(bin, "libnvidia-ml.so.1"))
+	return append(os.Environ(), m.HelperEnv(bin)...)
 }
 
 // toy is a running toy: a parent without CUDA and its ranks.

@@ -199,11 +199,7 @@ func (n *node) install() (env []string, err error) {
 	config := filepath.Join(n.hetgpu, "config.toml")
 	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\nrestore.dirs = [%q]\n",
 		filepath.Join(n.hetgpu, "log"), filepath.Join(n.hetgpu, "state"), libhetcuda, n.snapshots())
-	return append(n.gpu.Env(),
-		"HETGPU_LIBCUDA="+filepath.Join(n.programs, "libcuda.so.1"),
-		"HETGPU_LIBNVML="+filepath.Join(n.programs, "libnvidia-ml.so.1"),
-		"HETGPU_CONFIG="+config,
-	), os.WriteFile(config, []byte(text), 0o600)
+	return append(n.gpu.HelperEnv(n.programs), "HETGPU_CONFIG="+config), os.WriteFile(config, []byte(text), 0o600)
 }
 
 // snapshots is where snapshots are looked for that pods name.

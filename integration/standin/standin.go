@@ -116,6 +116,12 @@ func (m *Machine) Env() []string {
 	return []string{"HETGPU_STANDIN=" + m.Dir, "HETGPU_STANDIN_DEV=" + m.DevDir()}
 }
 
+// HelperEnv is what a device helper needs besides, to load the stand-ins that are in
+// a directory ([Install]).
+func (m *Machine) HelperEnv(libraries string) []string {
+	return append(m.Env(), "HETGPU_LIBCUDA="+filepath.Join(libraries, "libcuda.so.1"), "HETGPU_LIBNVML="+filepath.Join(libraries, "libnvidia-ml.so.1"))
+}
+
 // DevDir has the device nodes, for processes outside of a container.
 func (m *Machine) DevDir() string { return filepath.Join(m.Dir, "dev") }
 

@@ -170,6 +170,7 @@ func TestPausedForNoCheckpoint(t *testing.T) {
 		"by hand":       {sandbox: "pod", unbounded: true},
 		"not in a pod":  {},
 		"it is resumed": {sandbox: "pod", then: func(ctx context.Context, s *service) { _, _ = s.Resume(ctx, &taskapi.ResumeRequest{ID: "c"}) }, resumed: true},
+		"it is deleted": {sandbox: "pod", then: func(ctx context.Context, s *service) { _, _ = s.Delete(ctx, &taskapi.DeleteRequest{ID: "c"}) }},
 		"its checkpoint": {sandbox: "pod", then: func(ctx context.Context, s *service) {
 			_, _ = s.Checkpoint(ctx, &taskapi.CheckpointTaskRequest{ID: "c"})
 		}},
