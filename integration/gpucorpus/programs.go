@@ -22,11 +22,14 @@ import (
 // from the beginning, since the corpus' kernels end within microseconds.
 var stepping = nvptx.Checks{Barriers: 4, Rounds: 4, Clocks: 1, Late: true}
 
-// tries is how often a program is run to be stopped at any time.
-const tries = 20
-
-// early is how long a flag takes to the device, and a launch too.
-const early = 15 * time.Microsecond
+const (
+	// tries is how often a program is run to be stopped at any time, and triesTime
+	// for how long.
+	tries     = 40
+	triesTime = 3 * time.Second
+	// early is how much longer a flag takes to the device than a launch, at most.
+	early = 6 * time.Microsecond
+)
 
 // program does on the GPU all there is to do with one program. text is its PTX;
 // "": the corpus'.
@@ -215,7 +218,8 @@ func (w *way) stopped(ctx context.Context, code []byte, d [2]*curun.Device) erro
 			return err
 		}
 	}
-	for range tries {
+	begun := time.Now()
+	for i := 0; i < tries && time.Since(begun) < triesTime; i++ {
 		if err := w.move(ctx, &w.result.Stopped, w.s.report.Base, source, both...); err != nil || ctx.Err() != nil {
 			return err
 		}

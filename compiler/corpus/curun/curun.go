@@ -45,7 +45,7 @@ type Options struct {
 type Device struct {
 	// Base is where its memory begins.
 	Base uint64
-	// Facts are lines of "key value": name, cuda, sm, multiprocessors, khz.
+	// Facts are lines of "key value": name, cuda, sm, multiprocessors.
 	Facts map[string]string
 
 	process *child.Process

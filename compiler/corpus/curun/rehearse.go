@@ -57,7 +57,7 @@ func (r *rehearsal) answer(kind uint32, p []byte) ([]byte, error) {
 				r.looked()
 			}
 		})
-		return append(child.U64s(r.base), "name "+Rehearsal+"\ncuda 0\nsm 90\nmultiprocessors 1\nkhz 1000000\n"...), err
+		return append(child.U64s(r.base), "name "+Rehearsal+"\ncuda 0\nsm 90\nmultiprocessors 1\n"...), err
 	case reqCompile:
 		if _, err := parse(string(p)); err != nil {
 			return nil, err

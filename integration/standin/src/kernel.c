@@ -256,15 +256,34 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 	return CUDA_SUCCESS;
 }
 
+// take_buffer takes parameters that come as one block, each aligned to its size:
+// {1, block, 2, its length, NULL} (CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END).
+static bool take_buffer(struct work *w, const unsigned char *sizes, void **extra)
+{
+	if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
+		return false;
+	const unsigned char *values = extra[1];
+	size_t at = 0, length = *(size_t *)extra[3];
+	for (int i = 0; sizes[i]; at += sizes[i++]) {
+		at = (at + sizes[i] - 1) / sizes[i] * sizes[i];
+		if (at + sizes[i] > length)
+			return false;
+		memcpy(&w->params[i], values + at, sizes[i]);
+	}
+	return true;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
 			unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
 			CUstream stream, void **params, void **extra)
 {
 	(void)shared;
-	if (!function || !params || extra || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
+	if (!function || !params == !extra || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct work w = {.run = function->run, .params[GRID] = grid_x};
-	for (int i = 0; function->sizes[i]; i++)
+	if (extra && !take_buffer(&w, function->sizes, extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (int i = 0; params && function->sizes[i]; i++)
 		memcpy(&w.params[i], params[i], function->sizes[i]);
 	return work_add(&w, stream, NULL);
 }

@@ -56,6 +56,16 @@ static cl_int copy(void *to, const void *from, size_t n)
 	return n ? clEnqueueSVMMemcpy(g.copies, CL_TRUE, to, from, n, 0, NULL, NULL) : CL_SUCCESS;
 }
 
+// told keeps the first that the driver tells of an error that it found by itself.
+static char told_text[512];
+
+static void CL_CALLBACK told(const char *text, const void *data, size_t size, void *user)
+{
+	(void)data, (void)size, (void)user;
+	if (!told_text[0])
+		snprintf(told_text, sizeof told_text, "; the driver: %s", text);
+}
+
 static bool pick(const char *wanted, char *name, size_t size)
 {
 	cl_platform_id platforms[16];
@@ -100,7 +110,7 @@ static void open_device(const uint8_t *data, size_t n)
 	cl_int err = clGetDeviceInfo(g.device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
 	g.cpu = type & CL_DEVICE_TYPE_CPU;
 	if (err == CL_SUCCESS)
-		g.context = clCreateContext(NULL, 1, &g.device, NULL, NULL, &err);
+		g.context = clCreateContext(NULL, 1, &g.device, told, NULL, &err);
 	if (err == CL_SUCCESS)
 		g.queue = clCreateCommandQueueWithProperties(g.context, g.device, NULL, &err);
 	if (err == CL_SUCCESS)
@@ -233,7 +243,7 @@ static void run(const uint8_t *data, size_t n)
 		pthread_join(thread, NULL);
 	}
 	if (err != CL_SUCCESS) {
-		failed("kernel %s: OpenCL error %d", entry, err);
+		failed("kernel %s: OpenCL error %d%s", entry, err, told_text);
 		return;
 	}
 	size_t length;

@@ -46,7 +46,7 @@ struct mem_access {
 };
 
 enum { DEVICE = 1, PINNED = 1, READWRITE = 3, NON_BLOCKING = 1, INPUT_PTX = 1, NOT_READY = 600 };
-enum { ATTR_SMS = 16, ATTR_CLOCK = 13, ATTR_MAJOR = 75, ATTR_MINOR = 76 };
+enum { ATTR_SMS = 16, ATTR_MAJOR = 75, ATTR_MINOR = 76 };
 enum { JIT_WALL = 2, JIT_INFO = 3, JIT_INFO_SIZE = 4, JIT_ERROR = 5, JIT_ERROR_SIZE = 6, JIT_VERBOSE = 12 };
 enum { FUNC_MAX_DYNAMIC = 8 };
 
@@ -183,7 +183,7 @@ static void open_device(const uint8_t *data, size_t n)
 		return;
 	CUdevice device;
 	CUcontext context;
-	int version, major, minor, sms, khz;
+	int version, major, minor, sms;
 	char name[256] = "";
 	DO(cuInit(0));
 	DO(cuDriverGetVersion(&version));
@@ -192,7 +192,6 @@ static void open_device(const uint8_t *data, size_t n)
 	DO(cuDeviceGetAttribute(&major, ATTR_MAJOR, device));
 	DO(cuDeviceGetAttribute(&minor, ATTR_MINOR, device));
 	DO(cuDeviceGetAttribute(&sms, ATTR_SMS, device));
-	DO(cuDeviceGetAttribute(&khz, ATTR_CLOCK, device));
 	DO(cuCtxCreate_v2(&context, 0, device));
 	DO(cuStreamCreate(&g.stream, NON_BLOCKING));
 	DO(cuStreamCreate(&g.copies, NON_BLOCKING));
@@ -218,8 +217,8 @@ static void open_device(const uint8_t *data, size_t n)
 
 	char text[512];
 	memcpy(text, &window, sizeof window);
-	int m = snprintf(text + sizeof window, sizeof text - sizeof window, "name %s\ncuda %d\nsm %d%d\nmultiprocessors %d\nkhz %d\n",
-			 name, version, major, minor, sms, khz);
+	int m = snprintf(text + sizeof window, sizeof text - sizeof window, "name %s\ncuda %d\nsm %d%d\nmultiprocessors %d\n",
+			 name, version, major, minor, sms);
 	answer(0, text, sizeof window + (size_t)m);
 }
 
