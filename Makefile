@@ -72,17 +72,21 @@ integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdc
 demo: setup-run build ## run, checkpoint and restore a container, step by step
 	@go run ./integration/demo
 
-.PHONY: gpu-bundle
-gpu-bundle: setup-run build standin ## dist/gpu-bundle.tar.xz: all that a host with a GPU and no network needs
+.PHONY: gpu-files
+gpu-files: setup-run build standin
 	@hack/setup.sh kubelet cni toolkit
 	@hack/gpu-bundle.sh
 
+.PHONY: gpu-bundle
+gpu-bundle: gpu-files ## dist/gpu-bundle.tar.xz: all that a host with a GPU and no network needs
+	@hack/gpu-bundle.sh pack
+
 .PHONY: gpu-test
-gpu-test: gpu-bundle ## run the suite on this host's GPU; report in dist/gpu-test
+gpu-test: gpu-files ## run the suite on this host's GPU; report in dist/gpu-test
 	@dist/gpu-bundle/gpu-test.sh dist/gpu-test
 
 .PHONY: gpu-rehearsal
-gpu-rehearsal: gpu-bundle ## the same suite without a GPU, with the stand-in driver
+gpu-rehearsal: gpu-files ## the same suite without a GPU, with the stand-in driver
 	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64 -repetitions 3,2,1
 
 .PHONY: bench

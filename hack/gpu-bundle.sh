@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: The hetGPU authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Lays out dist/gpu-bundle and packs it as dist/gpu-bundle.tar.xz: everything
-# that gpu-test.sh, which is in it, needs on a host that has a driver and no
-# network. Where there is no xz, Python unpacks it (python3 -m tarfile -e).
+# Lays out dist/gpu-bundle: everything that gpu-test.sh, which is in it, needs on a
+# host that has a driver and no network. "gpu-bundle.sh pack" packs that as
+# dist/gpu-bundle.tar.xz. Where there is no xz, Python unpacks it (python3 -m
+# tarfile -e).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -12,6 +13,21 @@ MAX_MIB=56
 
 cd "$ROOT"
 dir=dist/gpu-bundle
+
+# One stream with a window larger than all of it, since Go's programs have much in
+# common.
+pack() {
+	local size
+	tar -C dist --owner=0 --group=0 -c gpu-bundle | nice xz --x86 --lzma2=preset=1,dict=256MiB >"$dir.tar.xz"
+	size=$(stat -c %s "$dir.tar.xz")
+	[ "$size" -lt $((MAX_MIB << 20)) ] || die "$dir.tar.xz has $((size >> 20)) MiB, and $MAX_MIB MiB is the limit"
+	say "$dir.tar.xz: $((size >> 20)) MiB, $(du -sm "$dir" | cut -f1) MiB unpacked"
+}
+if [ "${1:-}" = pack ]; then
+	pack
+	exit
+fi
+
 rm -rf "$dir" "$dir".tar.*
 mkdir -p "$dir/bin" "$dir/lib/hetgpu" "$dir/src" "$dir/prebuilt"
 
@@ -51,10 +67,3 @@ cp -L "$(ldd "$dir/prebuilt/clrun" | awk '$1 ~ /^libOpenCL/ { print $3 }')" "$di
 patchelf --set-rpath '$ORIGIN' "$dir/prebuilt/clrun"
 cp hack/gpu-test.sh "$dir/"
 echo "$version" >"$dir/VERSION"
-
-# One stream with a window larger than all of it, since Go's programs have much in
-# common.
-tar -C dist --owner=0 --group=0 -c gpu-bundle | nice xz --x86 --lzma2=preset=6,dict=256MiB >"$dir.tar.xz"
-size=$(stat -c %s "$dir.tar.xz")
-[ "$size" -lt $((MAX_MIB << 20)) ] || die "$dir.tar.xz has $((size >> 20)) MiB, and $MAX_MIB MiB is the limit"
-say "$dir.tar.xz: $((size >> 20)) MiB, $(du -sm "$dir" | cut -f1) MiB unpacked"

@@ -42,8 +42,8 @@ const (
 const (
 	// DigestsMatch: every file was read and is as the manifest says.
 	DigestsMatch = "ok"
-	// DigestsPartly: of a snapshot that is packed, all but the device memory. What
-	// is in it is found by its index, which comes after it.
+	// DigestsPartly: of a tar that is packed, all but the device memory. What is in
+	// that is found by its index, which comes after it.
 	DigestsPartly = "partly"
 	// DigestsDiffer: see Problems.
 	DigestsDiffer = "failed"

@@ -18,6 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -56,6 +57,14 @@ type folder struct {
 	others   []string
 	problems []error
 	parent   bool
+	// stored are the files of a tar that is not packed, by their names.
+	stored map[string]*io.SectionReader
+}
+
+// randomly can be read at any place: a tar that is not packed.
+type randomly interface {
+	io.ReaderAt
+	io.Seeker
 }
 
 // readTar reads the one snapshot that is in a tar, packed or not.
@@ -73,8 +82,7 @@ func (r *Report) readTar(ctx context.Context, in io.ReadSeeker, opts Options) er
 	if err != nil {
 		return err
 	}
-	r.judge(f, opts)
-	return nil
+	return r.judge(ctx, f, opts)
 }
 
 // unpacked tells by the first bytes how the stream is packed. One that is not
@@ -106,6 +114,7 @@ func unpacked(in io.ReadSeeker) (plain io.Reader, release func(), err error) {
 func readFolders(ctx context.Context, in io.Reader, opts Options) (map[string]*folder, error) {
 	folders := map[string]*folder{}
 	var total, trees int64
+	raw, _ := in.(randomly) // nil for one that is packed
 	t := tar.NewReader(in)
 	for n := 0; ; n++ {
 		if ctx.Err() != nil {
@@ -134,13 +143,30 @@ func readFolders(ctx context.Context, in io.Reader, opts Options) (map[string]*f
 		}
 		f := folders[dir]
 		if f == nil {
-			f = &folder{}
+			f = &folder{stored: map[string]*io.SectionReader{}}
 			folders[dir] = f
 		}
+		start := position(raw)
 		if err := f.read(ctx, h, name, t, opts); err != nil {
 			return nil, err
 		}
+		// One with holes has fewer bytes in the tar.
+		if raw != nil && position(raw)-start == h.Size {
+			f.stored[name] = io.NewSectionReader(raw, start, h.Size)
+		}
 	}
+}
+
+// position is where a tar is being read; -1 if that is not known.
+func position(raw randomly) int64 {
+	if raw == nil {
+		return -1
+	}
+	at, err := raw.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return -1
+	}
+	return at
 }
 
 // read reads one entry. It fails only where the tar can't be read on.
@@ -226,8 +252,9 @@ func pick(folders map[string]*folder) (*folder, error) {
 	return nil, fmt.Errorf("%w: neither %s nor %s in the tar", ErrNoSnapshot, snapshot.ManifestName, inventoryName)
 }
 
-// judge compares what was found with the manifest, if there is one.
-func (r *Report) judge(f *folder, opts Options) {
+// judge compares what was found with the manifest, if there is one. It fails only if
+// the context ended.
+func (r *Report) judge(ctx context.Context, f *folder, opts Options) error {
 	seen := make(map[string]bool, len(f.files))
 	for _, file := range f.files {
 		r.Content.count(file.Size)
@@ -241,19 +268,21 @@ func (r *Report) judge(f *folder, opts Options) {
 	for _, err := range f.problems {
 		r.problem(err)
 	}
+	var err error
 	if f.manifest != nil {
-		r.compare(f, opts)
+		err = r.compare(ctx, f, opts)
 	}
 	r.setProcesses(&f.saved)
+	return err
 }
 
-func (r *Report) compare(f *folder, opts Options) {
+func (r *Report) compare(ctx context.Context, f *folder, opts Options) error {
 	m, err := snapshot.Decode(f.manifest)
 	if err != nil {
 		r.problem(fmt.Errorf("%s: %w", snapshot.ManifestName, err))
-		return
+		return nil
 	}
-	r.setManifest(m, opts)
+	key := r.setManifest(m, opts)
 	if f.parent != m.Options.Incremental {
 		r.problem(fmt.Errorf("%w: incremental is %t in the manifest, and there is a parent: %t", snapshot.ErrCorrupt, m.Options.Incremental, f.parent))
 	}
@@ -266,8 +295,63 @@ func (r *Report) compare(f *folder, opts Options) {
 	case len(r.Problems) > 0:
 		r.Digests = DigestsDiffer
 	case m.Memory != nil:
-		r.Digests = DigestsPartly
+		return r.verifyMemory(ctx, f, key)
 	default:
 		r.Digests = DigestsMatch
 	}
+	return nil
+}
+
+// verifyMemory compares device memory with its index. It fails only if the context
+// ended.
+func (r *Report) verifyMemory(ctx context.Context, f *folder, key *memfile.Key) error {
+	err := f.verifyMemory(ctx, key)
+	switch {
+	case err == nil:
+		r.Digests = DigestsMatch
+	case errors.Is(err, errPacked):
+		r.Digests = DigestsPartly
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		r.Digests = DigestsDiffer
+		r.problem(fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err))
+	}
+	return nil
+}
+
+// errPacked means that there is more than what can be read at any place.
+var errPacked = errors.New("the tar is packed, or other snapshots have a part of it")
+
+func (f *folder) verifyMemory(ctx context.Context, key *memfile.Key) error {
+	index := f.stored[memfile.IndexName]
+	if index == nil {
+		return errPacked
+	}
+	if index.Size() > memfile.MaxIndexSize {
+		return fmt.Errorf("%w: %s: more than %d bytes", memfile.ErrDamaged, memfile.IndexName, memfile.MaxIndexSize)
+	}
+	data := make([]byte, index.Size())
+	if _, err := io.ReadFull(index, data); err != nil {
+		return err
+	}
+	x, err := memfile.Decode(data)
+	if err == nil && key != nil {
+		err = x.Unlock(key)
+	}
+	if err != nil {
+		return err
+	}
+	files := make([]io.ReaderAt, len(x.Files))
+	for i, want := range x.Files {
+		stored := f.stored[want.Path()]
+		switch {
+		case stored == nil:
+			return errPacked
+		case uint64(stored.Size()) != want.Size:
+			return fmt.Errorf("%w: %s has %d bytes, and the index says %d", memfile.ErrDamaged, want.Path(), stored.Size(), want.Size)
+		}
+		files[i] = stored
+	}
+	return x.Verify(ctx, files, key)
 }
