@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
@@ -227,7 +228,14 @@ func FuzzLoad(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if _, err := ptx.Parse(s); target == "ptx" && err != nil {
+			if target != "ptx" {
+				continue
+			}
+			src, err := ptx.Parse(s)
+			if err == nil {
+				_, err = lower.Lower(src)
+			}
+			if err != nil {
 				t.Errorf("what was made is not read: %v\n%s", err, s)
 			}
 		}

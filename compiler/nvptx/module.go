@@ -27,6 +27,9 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 	if len(plan.Points) == 0 {
 		return fmt.Errorf("it is %s: %s", plan.Class, plan.Reason)
 	}
+	if name := taken(m, plan.Func); name != "" {
+		return fmt.Errorf("the module has a %s of its own", name)
+	}
 	if err := newEmitter(plan, nil).printable(); err != nil {
 		return err
 	}
@@ -53,6 +56,19 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 		}
 	}
 	return nil
+}
+
+// taken returns which of the names that we give is the module's already, or "".
+func taken(m *ir.Module, f *ir.Func) string {
+	for _, v := range m.Vars {
+		if slices.Contains([]string{LaunchParam, sharedArray, localArray}, v.Name) {
+			return v.Name
+		}
+	}
+	if name := ResumeName(f.Name); slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool { return f.Name == name }) {
+		return name
+	}
+	return ""
 }
 
 // What a kernel's parameters can have, in bytes: since PTX 8.1 for sm_70 and newer,

@@ -218,6 +218,22 @@ func TestAlign(t *testing.T) {
 	}
 }
 
+// TestNames: a kernel is left as it is where a name of ours is the program's.
+func TestNames(t *testing.T) {
+	text := kernel("", "mov.u64 %d1, %d0;\n")
+	for old, name := range map[string]string{".global .u32 g[4];": "hg_shared", ".func f()": "k__resume", "calls[1]": "hg_launch"} {
+		changed := map[string]string{
+			"hg_shared": ".global .u32 hg_shared; .global .u32 g[4];", "k__resume": ".visible .entry k__resume() { ret; }\n.func f()", "hg_launch": "hg_launch[1]",
+		}[name]
+		p := load(t, strings.Replace(text, old, changed, 1))
+		for _, plan := range p.Plans {
+			if err := nvptx.Pausable(p.Module, plan); plan.Func.Name == "k" && (err == nil || !strings.Contains(err.Error(), name)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestLinkage: a template's kernel may be in several objects.
 func TestLinkage(t *testing.T) {
 	for _, linkage := range []string{".weak ", ".visible ", ""} {
