@@ -46,7 +46,7 @@ func findUnrolled(plan *pause.Plan) (all []*unrolled, of map[*ir.Block]*unrolled
 	for _, loop := range loops.All {
 		u := &unrolled{header: cfg.Blocks[loop.Header], inside: map[*ir.Block]bool{}, rounds: 1}
 		size := 0
-		for _, n := range loop.Blocks {
+		for _, n := range loop.Blocks() {
 			u.inside[cfg.Blocks[n]] = true
 			size += len(cfg.Blocks[n].Instrs)
 		}

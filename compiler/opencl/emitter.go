@@ -34,6 +34,8 @@ type emitter struct {
 	// the points that the text goes to.
 	words int
 	saved map[int]bool
+	// points has the numbers of the plan's points.
+	points map[pointAt]int
 	// origin has for each block of a function that begins behind a barrier the one
 	// that it is a copy of; of the first block's so many instructions are skipped.
 	origin  map[*ir.Block]*ir.Block

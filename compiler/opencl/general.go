@@ -34,32 +34,34 @@ type meeting struct {
 }
 
 // general writes a kernel as a loop around all threads' next steps. At resume, if
-// it is not 0, a paused block goes on.
+// it is not 0, a paused block goes on; with anyStatus each where it is.
 func (e *emitter) general(resume int) {
 	meetings := e.meetings()
 	e.wide(header)
 	body := e.capture(func() { e.steps(meetings) })
-	if resume == 0 {
+	// Behind the numbers of meetings are those of where points go on.
+	switch resume {
+	case 0:
 		e.enter()
-	}
-	start := 0
-	if resume > 0 {
+		e.line("uint hg_pc = 0, hg_bar = 16;")
+	case anyStatus:
+		e.restoreAny(len(meetings))
+	default:
 		e.restore(resume)
-		start = len(meetings) + 1
+		e.line("uint hg_pc = %d, hg_bar = 16;", len(meetings)+resume)
 	}
-	e.line("uint hg_pc = %d, hg_bar = 16;", start)
 	e.line("bool hg_go = true, hg_stop = false, hg_over = false;")
 	e.books()
 	e.open("for (;;)")
 	e.turn()
 	e.line("switch (hg_go ? hg_pc : %du) {", waiting)
-	if resume == 0 {
+	if resume <= 0 {
 		e.line("case 0: goto B0;")
 	}
 	for i, m := range meetings {
 		e.line("case %d: goto P%d;", i+1, i+1)
-		if resume > 0 && m.point == resume {
-			e.line("case %d: goto Q%d;", start, i+1)
+		if m.point > 0 && (m.point == resume || resume == anyStatus) {
+			e.line("case %d: goto Q%d;", len(meetings)+m.point, i+1)
 		}
 	}
 	e.line("default: goto hg_next;")

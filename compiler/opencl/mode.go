@@ -12,6 +12,9 @@ import (
 
 // modeOf decides how a kernel is written, and says why if it is not natural.
 func modeOf(f *ir.Func) (Mode, string) {
+	if passes.TooLarge(f) {
+		return General, "it is too large"
+	}
 	c := passes.NewCFG(f)
 	u := c.StrictUniformity() // a work item that has trapped must not be missed at a barrier
 	meets := false

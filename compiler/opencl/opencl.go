@@ -64,6 +64,7 @@ type Kernel struct {
 	Reason string
 
 	fixed, perThread int64
+	large            bool // its points have one entry together
 }
 
 // Resume is an entry for the blocks that have one of these statuses.
@@ -172,10 +173,20 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 	}
 	k.Entry = w.name(k.Plan.Func.Name)
 	k.Mode, k.Reason = modeOf(k.Plan.Func)
+	k.large = isLarge(k.Plan)
 	e := w.emitter(k, k.Mode)
 	text, err := e.entry(k, k.begins(), 0)
 	if err != nil {
 		return "", err
+	}
+	if k.large {
+		r := Resume{k.statuses(), k.Entry + "__ra"}
+		t, err := w.emitter(k, General).entry(k, r.Entry, anyStatus)
+		if err != nil {
+			return "", err
+		}
+		k.Resume = append(k.Resume, r)
+		return text + t, nil
 	}
 	for i, p := range k.Plan.Points {
 		if p.Kind != pause.Barrier {
@@ -207,7 +218,7 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 // together makes the entries of a kernel whose blocks must be resumed together: the
 // functions that others have as entries are called by one, each for its blocks.
 func (k *Kernel) together() string {
-	all := Resume{[]uint32{pause.NotStarted}, k.Entry + "__ra"}
+	all := Resume{k.statuses(), k.Entry + "__ra"}
 	var e emitter
 	e.line("%s%s%s", entryHead, k.Entry, arguments)
 	e.open("")
@@ -220,7 +231,6 @@ func (k *Kernel) together() string {
 	e.line("switch (((__global const uint *)hg->state)[hg_b]) {")
 	for _, r := range k.Resume {
 		e.line("case %d: %s(hg, hg_shared); break;", r.Statuses[0], r.Entry)
-		all.Statuses = append(all.Statuses, r.Statuses[0])
 	}
 	e.line("default: %s(hg, hg_shared);", k.begins())
 	e.line("}")
@@ -229,8 +239,58 @@ func (k *Kernel) together() string {
 	return e.out.String() + "\n"
 }
 
-// joint tells that the kernel's blocks are resumed together.
-func (k *Kernel) joint() bool { return k.Plan.Waits && len(k.Plan.Points) > 0 }
+// joint tells that the kernel's blocks are resumed together, by an entry that calls
+// the functions for each point.
+func (k *Kernel) joint() bool { return k.Plan.Waits && len(k.Plan.Points) > 0 && !k.large }
+
+// largest is how many instructions the entries that resume a kernel's points may
+// have together. A kernel with more is resumed by one, in general mode.
+var largest = 100_000
+
+// isLarge tells whether a kernel's points are too many, or too deep in loops, for an
+// entry each. That would be the kernel for each point, and its loop for each loop
+// around a point.
+func isLarge(plan *pause.Plan) bool {
+	if len(plan.Points) == 0 || plan.Points[0].Kind != pause.Barrier {
+		return false
+	}
+	c := passes.NewCFG(plan.Func)
+	loops := c.Loops(c.Dominators())
+	size := func(blocks []int) int {
+		n := 0
+		for _, b := range blocks {
+			n += len(c.Blocks[b].Instrs)
+		}
+		return n
+	}
+	all := 0
+	for _, b := range c.Blocks {
+		all += len(b.Instrs)
+	}
+	total := all * len(plan.Points)
+	inside := map[*passes.Loop]int{}
+	for _, p := range plan.Points {
+		for _, loop := range loops.Around(c.Number[p.Block]) {
+			if total > largest {
+				return true
+			}
+			if inside[loop] == 0 {
+				inside[loop] = size(loop.Blocks())
+			}
+			total += inside[loop]
+		}
+	}
+	return total > largest
+}
+
+// statuses are all that blocks which are not done can have.
+func (k *Kernel) statuses() []uint32 {
+	all := []uint32{pause.NotStarted}
+	for i := range k.Plan.Points {
+		all = append(all, uint32(i+1))
+	}
+	return all
+}
 
 // begins is the function that starts blocks.
 func (k *Kernel) begins() string {
@@ -254,7 +314,7 @@ func (w *writer) emitter(k *Kernel, mode Mode) *emitter {
 	f := k.Plan.Func
 	e := &emitter{
 		m: w.m, f: f, plan: k.Plan, shared: f.SharedLayout(w.m), local: f.LocalLayout(), vars: w.vars, pointers: w.pointers[f],
-		order: map[*ir.Block]int{}, mode: mode, saved: map[int]bool{}, dispatched: map[*ir.Block]int{}, made: w.made,
+		order: map[*ir.Block]int{}, mode: mode, saved: map[int]bool{}, points: pointsOf(k.Plan), dispatched: map[*ir.Block]int{}, made: w.made,
 	}
 	for i, b := range f.Blocks {
 		e.order[b] = i
@@ -290,8 +350,11 @@ func (w *writer) resumer(k *Kernel, p pause.Point, name string) *emitter {
 	return e
 }
 
-// entry writes one entry, or what together calls: resume is 0 for the start, a point's number, or -1 for
-// threads with points of their own.
+// anyStatus, where a point is named, is where each block is.
+const anyStatus = -2
+
+// entry writes one entry, or what together calls: resume is 0 for the start, a point's number, -1 for
+// threads with points of their own, or anyStatus (in general mode).
 func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 	e.depth = 1
 	e.dispatchCycles()

@@ -29,20 +29,34 @@ var pausable = []struct {
 // interpreter, each of which goes on from the other's state. A device whose flag
 // is set from the start brings each block to its next point; PoCL's memory is
 // written anew each time.
-func TestPause(t *testing.T) {
+func TestPause(t *testing.T) { pauseAll(t, true) }
+
+// TestPauseLarge does the same with one entry for all points of a kernel.
+func TestPauseLarge(t *testing.T) {
+	opencl.AllAreLarge(t)
+	pauseAll(t, false)
+}
+
+func pauseAll(t *testing.T, goldens bool) {
+	t.Helper()
 	d := openDevice(t)
 	for i := range pausable {
 		c := &pausable[i]
 		t.Run(c.name, func(t *testing.T) {
 			m, plans := module(t, c.name)
 			p := write(t, m, plans)
-			golden(t, c.name, p.Text)
+			if goldens {
+				golden(t, c.name, p.Text)
+			}
 			k := kernelOf(t, p, c.name)
 			if k.Mode != c.mode {
 				t.Errorf("mode %v: %s", k.Mode, k.Reason)
 			}
 			if len(k.Resume) == 0 {
 				t.Fatalf("nothing resumes it: %v, %s", k.Plan.Class, k.Plan.Reason)
+			}
+			if one := len(k.Resume) == 1 && len(k.Resume[0].Statuses) > 1; !goldens && k.Plan.Class == pause.BarrierPausable && !one {
+				t.Errorf("it is resumed by %v", k.Resume)
 			}
 			if log, err := d.Build(opencl.Options, p.Text); err != nil {
 				t.Fatalf("%v\n%s", err, log)

@@ -18,22 +18,28 @@ func (e *emitter) pointAt(b *ir.Block, index int) int {
 		}
 		b = e.origin[b]
 	}
-	for i, p := range e.plan.Points {
-		if p.Kind == pause.Barrier && p.Block == b && p.Index == index {
-			return i + 1
-		}
+	return e.points[pointAt{b, nil, index}]
+}
+
+// pointAt is where a point is: behind an instruction of a block, or on the edge to
+// a block from another.
+type pointAt struct {
+	block, from *ir.Block
+	index       int
+}
+
+// pointsOf counts a plan's points, from 1.
+func pointsOf(plan *pause.Plan) map[pointAt]int {
+	points := make(map[pointAt]int, len(plan.Points))
+	for i, p := range plan.Points {
+		points[pointAt{p.Block, p.From, p.Index}] = i + 1
 	}
-	return 0
+	return points
 }
 
 // pointOn returns the number of the pause point on a back-edge, or 0.
 func (e *emitter) pointOn(from, to *ir.Block) int {
-	for i, p := range e.plan.Points {
-		if p.Kind == pause.BackEdge && p.From == from && p.Block == to {
-			return i + 1
-		}
-	}
-	return 0
+	return e.points[pointAt{to, from, 0}]
 }
 
 // backEdges tells of a kernel whose threads stop each at a point of its own.
@@ -189,6 +195,36 @@ func (e *emitter) restore(k int) {
 	e.area()
 	e.line("hg_load_shared(area, hg_shared, shared, hg_t, hg_n);")
 	e.loadValues(k)
+	e.close()
+	e.line(barrier)
+}
+
+// restoreAny writes how a block gets back its state wherever it is, or begins; a
+// point's number is counted on from meetings.
+func (e *emitter) restoreAny(meetings int) {
+	e.line("const uint hg_from = ((__global const uint *)hg->state)[hg_b];")
+	e.line("uint hg_pc = 0, hg_bar = 16;")
+	e.open("if (hg_t == 0)")
+	e.line("hg_pf[%d] = hg_flagged(hg);", e.entryWord())
+	e.close()
+	e.line(barrier)
+	e.open("if (hg_from == %d && hg_pf[%d])", pause.NotStarted, e.entryWord())
+	e.line("return;")
+	e.close()
+	e.open("if (hg_from != %d)", pause.NotStarted)
+	e.area()
+	e.line("hg_load_shared(area, hg_shared, shared, hg_t, hg_n);")
+	e.line("hg_pc = %d + hg_from;", meetings)
+	e.line("switch (hg_from) {")
+	for i := range e.plan.Points {
+		e.line("case %d:", i+1)
+		e.depth++
+		e.loadValues(i + 1)
+		e.line("break;")
+		e.depth--
+	}
+	e.line("default: break;")
+	e.line("}")
 	e.close()
 	e.line(barrier)
 }

@@ -91,6 +91,56 @@ func TestDominatorsByDefinition(t *testing.T) {
 	}
 }
 
+// TestLoopsByDefinition: a loop has its header, and what comes to a latch without
+// passing that; another one's parent is the smallest around it.
+func TestLoopsByDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 4))
+	nested := 0
+	for range 3000 {
+		c := NewCFG(randomFunc(r))
+		dom := c.Dominators()
+		loops := c.Loops(dom)
+		var headers []int
+		for h := range c.Blocks {
+			if slices.ContainsFunc(c.Preds[h], func(p int) bool { return dom.Dominates(h, p) }) {
+				headers = append(headers, h)
+			}
+		}
+		if len(headers) != len(loops.All) {
+			t.Fatalf("%s\n%d loops, want headers %v", c.Func, len(loops.All), headers)
+		}
+		for i, l := range loops.All {
+			var blocks []int
+			for b := range c.Blocks {
+				if b == l.Header || slices.ContainsFunc(l.Latches, func(latch int) bool { return reaches(c, b, latch, l.Header) }) {
+					blocks = append(blocks, b)
+				}
+				if l.Contains(b) != slices.Contains(l.Blocks(), b) {
+					t.Fatalf("%s\nloop %d, block %d", c.Func, l.Header, b)
+				}
+			}
+			if l.Header != headers[i] || !slices.Equal(l.Blocks(), blocks) {
+				t.Fatalf("%s\nloop %d: %v, want %v", c.Func, l.Header, l.Blocks(), blocks)
+			}
+			var parent *Loop
+			for _, o := range loops.All {
+				if o != l && o.Contains(l.Header) && (parent == nil || len(o.Blocks()) < len(parent.Blocks())) {
+					parent = o
+				}
+			}
+			if l.Parent != parent {
+				t.Fatalf("%s\nloop %d: parent %v, want %v", c.Func, l.Header, l.Parent, parent)
+			}
+			if parent != nil {
+				nested++
+			}
+		}
+	}
+	if nested < 300 {
+		t.Errorf("only %d loops in loops", nested)
+	}
+}
+
 // TestLoopsAreAllCycles: without what is irreducible, every block that can come
 // again is in a loop, and no other.
 func TestLoopsAreAllCycles(t *testing.T) {

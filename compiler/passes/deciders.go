@@ -31,15 +31,10 @@ func (c *CFG) controlDependence(post *Tree) [][]int {
 	return deciders
 }
 
-// deciders is control dependence without the branches to blocks that can only end
-// in a trap: whoever comes to what is behind such a branch, comes there with all
-// others or the launch is over. What decides over those blocks themselves is the
-// same as ever.
-func (c *CFG) deciders() [][]int {
-	doomed := c.doomed()
-	if !slices.Contains(doomed, true) || doomed[0] {
-		return c.controlDependence(c.PostDominators())
-	}
+// deciders is control dependence without the doomed blocks, which can only end in
+// a trap: whoever comes to what is behind a branch to such a one, comes there with
+// all others or the launch is over. What decides over the doomed is as ever.
+func (c *CFG) deciders(doomed []bool) [][]int {
 	// The doomed lead nowhere else, so the others are a graph of their own.
 	rest := &CFG{Func: c.Func, Blocks: c.Blocks, Succs: make([][]int, len(c.Blocks)), Preds: make([][]int, len(c.Blocks))}
 	for b, succs := range c.Succs {

@@ -131,7 +131,7 @@ func dumpLoops(_ *ir.Module, f *ir.Func) string {
 	loops := c.Loops(dom)
 	for _, l := range loops.All {
 		fmt.Fprintf(&s, "loop %s:", name(l.Header))
-		for _, b := range l.Blocks {
+		for _, b := range l.Blocks() {
 			s.WriteString(" " + name(b))
 		}
 		if l.Parent != nil {

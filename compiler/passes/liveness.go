@@ -62,6 +62,13 @@ type Liveness struct {
 	In, Out []RegSet
 }
 
+// maxLive bounds the memory that Liveness takes: so many registers, in so many
+// blocks, are 128 MiB of bits, twice.
+const maxLive = 1 << 30
+
+// TooLarge tells of a function whose live registers nobody should ask for.
+func TooLarge(f *ir.Func) bool { return len(f.Blocks)*len(f.Regs) > maxLive }
+
 // Liveness finds the live registers. A guarded write doesn't end a life: where
 // the guard doesn't hold the old value stays.
 func (c *CFG) Liveness() *Liveness {

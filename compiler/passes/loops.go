@@ -9,13 +9,29 @@ import "slices"
 type Loop struct {
 	Header  int
 	Latches []int // where edges to the header come from, in order
-	Blocks  []int // in order, the header among them
 	Parent  *Loop // the loop around it, or nil
-	inside  map[int]bool
+	loops   *Loops
+	// The loop's number, where outer ones come before those in them, and the first
+	// number behind these.
+	first, behind int
 }
 
 // Contains tells whether a block is in the loop, or in one that is in it.
-func (l *Loop) Contains(b int) bool { return l.inside[b] }
+func (l *Loop) Contains(b int) bool {
+	in := l.loops.Innermost[b]
+	return in != nil && in.first >= l.first && in.first < l.behind
+}
+
+// Blocks returns the loop's blocks in order, the header among them.
+func (l *Loop) Blocks() []int {
+	var blocks []int
+	for b := l.Header; b < len(l.loops.Innermost); b++ { // it comes first
+		if l.Contains(b) {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}
 
 // Edge is a branch from a block to another.
 type Edge struct{ From, To int }
@@ -47,35 +63,61 @@ func (c *CFG) Loops(dom *Tree) *Loops {
 		}
 		if len(latches) > 0 {
 			slices.Sort(latches)
-			l.All = append(l.All, c.naturalLoop(header, latches))
+			l.All = append(l.All, &Loop{Header: header, Latches: latches, loops: l})
 		}
 	}
-	// An inner loop has its header after its outer one's, so it comes later.
-	for _, loop := range l.All {
-		loop.Parent = l.Innermost[loop.Header]
-		for _, b := range loop.Blocks {
-			l.Innermost[b] = loop
-		}
-	}
+	c.nest(l)
 	return l
 }
 
-func (c *CFG) naturalLoop(header int, latches []int) *Loop {
-	loop := &Loop{Header: header, Latches: latches, inside: map[int]bool{header: true}}
-	stack := slices.Clone(latches)
-	for len(stack) > 0 {
-		b := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if !loop.inside[b] {
-			loop.inside[b] = true
-			stack = append(stack, c.Preds[b]...)
+// nest finds the blocks of the loops, the inner ones first. To the loop around it
+// an inner loop is one block, its header; so each block is looked at once in the
+// loop that it is in, however deep that is.
+func (c *CFG) nest(l *Loops) {
+	within := make([]int, len(c.Blocks)) // the header of a loop around a block, or the block
+	for b := range within {
+		within[b] = b
+	}
+	outermost := func(b int) int {
+		for within[b] != b {
+			within[b] = within[within[b]] // a shorter way for the next one
+			b = within[b]
+		}
+		return b
+	}
+	var todo []int
+	for _, loop := range slices.Backward(l.All) {
+		l.Innermost[loop.Header] = loop
+		todo = append(todo[:0], loop.Latches...)
+		for len(todo) > 0 {
+			b := outermost(todo[len(todo)-1])
+			todo = todo[:len(todo)-1]
+			if b == loop.Header {
+				continue
+			}
+			if inner := l.Innermost[b]; inner != nil {
+				inner.Parent = loop
+			} else {
+				l.Innermost[b] = loop
+			}
+			within[b] = loop.Header
+			todo = append(todo, c.Preds[b]...)
 		}
 	}
-	for b := range loop.inside {
-		loop.Blocks = append(loop.Blocks, b)
+	// A loop's parent has its header before it, and so a lower index.
+	size := make(map[*Loop]int, len(l.All))
+	for _, loop := range slices.Backward(l.All) {
+		size[loop]++
+		if loop.Parent != nil {
+			size[loop.Parent] += size[loop]
+		}
 	}
-	slices.Sort(loop.Blocks)
-	return loop
+	next := make(map[*Loop]int, len(l.All)) // nil: where outermost loops go
+	for _, loop := range l.All {
+		at := next[loop.Parent]
+		loop.first, loop.behind = at, at+size[loop]
+		next[loop.Parent], next[loop] = loop.behind, at+1
+	}
 }
 
 // Around returns the loops around a block, the innermost first.

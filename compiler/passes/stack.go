@@ -4,6 +4,7 @@
 package passes
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
@@ -27,9 +28,15 @@ const slotAlign = 16
 // one behind the other; the register fp has the current one's address.
 func callStack(m *ir.Module) error {
 	for _, f := range m.Funcs {
-		if f.Kernel && hasCalls(f) {
-			newStacker(m, f).run()
+		if !f.Kernel || !hasCalls(f) {
+			continue
 		}
+		for _, g := range m.Funcs {
+			if !g.Kernel && TooLarge(g) {
+				return fmt.Errorf("@%s has %d blocks and %d registers: too many for a function that is called on a stack", g.Name, len(g.Blocks), len(g.Regs))
+			}
+		}
+		newStacker(m, f).run()
 	}
 	return nil
 }

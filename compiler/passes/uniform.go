@@ -3,7 +3,11 @@
 
 package passes
 
-import "github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+import (
+	"slices"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+)
 
 // Uniformity tells what is the same for all threads of a block.
 //
@@ -22,6 +26,7 @@ type Uniformity struct {
 	blocks []bool
 	// deciders has for each block the blocks whose branches decide over it.
 	deciders [][]int
+	doomed   []bool
 	phases   *phases
 	live     *Liveness
 }
@@ -40,18 +45,25 @@ func (u *Uniformity) Branch(b int) bool { return !u.divergentBranch(b) }
 func (u *Uniformity) Deciders(b int) []int { return u.deciders[b] }
 
 // Uniformity finds what is uniform in a launch without a trap.
-func (c *CFG) Uniformity() *Uniformity { return c.uniformity(c.deciders()) }
+// Blocks that can only end in a trap are not: nobody has to come there with others.
+func (c *CFG) Uniformity() *Uniformity {
+	doomed := c.doomed()
+	if !slices.Contains(doomed, true) || doomed[0] {
+		return c.StrictUniformity()
+	}
+	return c.uniformity(c.deciders(doomed), doomed)
+}
 
 // StrictUniformity counts threads that trap as threads that went another way.
 func (c *CFG) StrictUniformity() *Uniformity {
-	return c.uniformity(c.controlDependence(c.PostDominators()))
+	return c.uniformity(c.controlDependence(c.PostDominators()), make([]bool, len(c.Blocks)))
 }
 
 // uniformity begins with everything uniform, and takes back what isn't until
-// nothing changes.
-func (c *CFG) uniformity(deciders [][]int) *Uniformity {
+// nothing changes. What the doomed blocks write, others never read.
+func (c *CFG) uniformity(deciders [][]int, doomed []bool) *Uniformity {
 	u := &Uniformity{
-		cfg: c, regs: make([]bool, len(c.Func.Regs)), blocks: make([]bool, len(c.Blocks)), deciders: deciders,
+		cfg: c, regs: make([]bool, len(c.Func.Regs)), blocks: slices.Clone(doomed), deciders: deciders, doomed: doomed,
 	}
 	u.phases, u.live = newPhases(u), c.Liveness()
 	for changed := true; changed; {
@@ -79,6 +91,9 @@ func (u *Uniformity) spread() bool {
 func (u *Uniformity) flow() bool {
 	changed := false
 	for b, block := range u.cfg.Blocks {
+		if u.doomed[b] {
+			continue
+		}
 		for i, in := range block.Instrs {
 			if u.blocks[b] && u.everywhere(b, i) || !u.blocks[b] && !u.divergentResult(b, i) {
 				continue

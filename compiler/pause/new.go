@@ -17,6 +17,11 @@ import (
 func New(m *ir.Module, f *ir.Func) *Plan {
 	p := &planner{Plan: &Plan{Func: f, Shared: f.SharedLayout(m), Local: f.LocalLayout()}, module: m}
 	p.SharedBytes, p.LocalBytes = p.Shared.Size, p.Local.Size
+	if passes.TooLarge(f) {
+		p.Waits = true // nobody has looked
+		p.class(RunsToEnd, f.Pos, "it is too large: %d blocks, %d registers", len(f.Blocks), len(f.Regs))
+		return p.Plan
+	}
 	p.cfg = passes.NewCFG(f)
 	p.loops = p.cfg.Loops(p.cfg.Dominators())
 	p.uniform = p.cfg.Uniformity()
@@ -188,6 +193,10 @@ func (p *planner) warpAfter(block int) *ir.Instr {
 	return nil
 }
 
+// maxValues is how many values the points of a kernel may have together: that many
+// are saved and loaded in the text of each back end.
+const maxValues = 100_000
+
 // layOut fills in what is saved at each point.
 func (p *planner) layOut() {
 	if len(p.Points) == 0 {
@@ -209,6 +218,11 @@ func (p *planner) layOut() {
 			regs[i] = live.After(n, point.Index).Regs()
 		}
 		all = append(all, regs[i]...)
+		if len(all) > maxValues {
+			p.class(RunsToEnd, p.Points[0].Pos(), "at its %d points more than %d registers would be saved together", len(p.Points), maxValues)
+			p.Points = nil
+			return
+		}
 	}
 	if p.Points[0].Kind == BackEdge {
 		p.layOutTogether(regs, all, start)

@@ -120,7 +120,7 @@ func (w *waits) cycles(heads []int) []round {
 				continue
 			}
 			seen[loop] = true
-			rounds = append(rounds, round{blocks: setOf(loop.Blocks)})
+			rounds = append(rounds, round{blocks: setOf(loop.Blocks())})
 			for _, latch := range loop.Latches {
 				if len(loop.Latches) > 1 {
 					rounds = append(rounds, round{w.back(loop.Header, latch), true})

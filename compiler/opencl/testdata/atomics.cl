@@ -293,7 +293,7 @@ hg_save1:;
 		*(__global hg_b32 *)(values + 16 * (ulong)hg_n + 4 * hg_t) = r6;
 		*(__global hg_b32 *)(values + 20 * (ulong)hg_n + 4 * hg_t) = r7;
 		*(__global hg_b8 *)(values + 24 * (ulong)hg_n + 1 * hg_t) = r13;
-		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_save2:;
@@ -308,7 +308,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t) = r6;
 		*(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t) = r13;
-		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
@@ -336,7 +336,7 @@ __kernel void k_atomics__r1(__global const struct hg_launch *hg, __local uchar *
 		r6 = *(__global hg_b32 *)(values + 16 * (ulong)hg_n + 4 * hg_t);
 		r7 = *(__global hg_b32 *)(values + 20 * (ulong)hg_n + 4 * hg_t);
 		r13 = *(__global hg_b8 *)(values + 24 * (ulong)hg_n + 1 * hg_t);
-		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 B0:;
@@ -587,7 +587,7 @@ hg_save2:;
 		*(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t) = r6;
 		*(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t) = r9;
 		*(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t) = r13;
-		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_save_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	goto hg_out;
 hg_out:;
@@ -611,7 +611,7 @@ __kernel void k_atomics__r2(__global const struct hg_launch *hg, __local uchar *
 		r6 = *(__global hg_b32 *)(values + 8 * (ulong)hg_n + 4 * hg_t);
 		r9 = *(__global hg_b32 *)(values + 12 * (ulong)hg_n + 4 * hg_t);
 		r13 = *(__global hg_b8 *)(values + 16 * (ulong)hg_n + 1 * hg_t);
-		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 16);
+		hg_load_local(values + 32 * (ulong)hg_n + 16 * (ulong)hg_t, hg_local, 0, 16);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 B0:;

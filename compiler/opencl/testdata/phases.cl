@@ -219,7 +219,7 @@ hg_save1:;
 			*(__global hg_b32 *)(values + 40 * (ulong)hg_n + 4 * hg_t) = r14;
 			*(__global hg_b16 *)(values + 44 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 46 * (ulong)hg_n + 1 * hg_t) = r17;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_save2:;
@@ -242,7 +242,7 @@ hg_save2:;
 			*(__global hg_b16 *)(values + 48 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 50 * (ulong)hg_n + 1 * hg_t) = r17;
 			*(__global hg_b8 *)(values + 51 * (ulong)hg_n + 1 * hg_t) = r19;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_out:;
@@ -335,7 +335,7 @@ __kernel void k_phases__r1(__global const struct hg_launch *hg, __local uchar *h
 		r14 = *(__global hg_b32 *)(values + 40 * (ulong)hg_n + 4 * hg_t);
 		r16 = *(__global hg_b16 *)(values + 44 * (ulong)hg_n + 2 * hg_t);
 		r17 = *(__global hg_b8 *)(values + 46 * (ulong)hg_n + 1 * hg_t);
-		hg_load_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+		hg_load_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 	uint hg_pc = 6, hg_bar = 16;
@@ -535,7 +535,7 @@ hg_save1:;
 			*(__global hg_b32 *)(values + 40 * (ulong)hg_n + 4 * hg_t) = r14;
 			*(__global hg_b16 *)(values + 44 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 46 * (ulong)hg_n + 1 * hg_t) = r17;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_save2:;
@@ -558,7 +558,7 @@ hg_save2:;
 			*(__global hg_b16 *)(values + 48 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 50 * (ulong)hg_n + 1 * hg_t) = r17;
 			*(__global hg_b8 *)(values + 51 * (ulong)hg_n + 1 * hg_t) = r19;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_out:;
@@ -653,10 +653,10 @@ __kernel void k_phases__r2(__global const struct hg_launch *hg, __local uchar *h
 		r16 = *(__global hg_b16 *)(values + 48 * (ulong)hg_n + 2 * hg_t);
 		r17 = *(__global hg_b8 *)(values + 50 * (ulong)hg_n + 1 * hg_t);
 		r19 = *(__global hg_b8 *)(values + 51 * (ulong)hg_n + 1 * hg_t);
-		hg_load_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+		hg_load_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 	}
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-	uint hg_pc = 6, hg_bar = 16;
+	uint hg_pc = 7, hg_bar = 16;
 	bool hg_go = true, hg_stop = false, hg_over = false;
 	for (uint i = hg_t; i < 116; i += hg_n)
 		hg_pf[i] = i == 113;
@@ -680,7 +680,7 @@ __kernel void k_phases__r2(__global const struct hg_launch *hg, __local uchar *h
 		case 2: goto P2;
 		case 3: goto P3;
 		case 4: goto P4;
-		case 6: goto Q4;
+		case 7: goto Q4;
 		case 5: goto P5;
 		default: goto hg_next;
 		}
@@ -853,7 +853,7 @@ hg_save1:;
 			*(__global hg_b32 *)(values + 40 * (ulong)hg_n + 4 * hg_t) = r14;
 			*(__global hg_b16 *)(values + 44 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 46 * (ulong)hg_n + 1 * hg_t) = r17;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_save2:;
@@ -876,7 +876,7 @@ hg_save2:;
 			*(__global hg_b16 *)(values + 48 * (ulong)hg_n + 2 * hg_t) = r16;
 			*(__global hg_b8 *)(values + 50 * (ulong)hg_n + 1 * hg_t) = r17;
 			*(__global hg_b8 *)(values + 51 * (ulong)hg_n + 1 * hg_t) = r19;
-			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 32);
+			hg_save_local(values + 64 * (ulong)hg_n + 32 * (ulong)hg_t, hg_local, 0, 32);
 		}
 		goto hg_out;
 hg_out:;
