@@ -64,7 +64,23 @@ const (
 	entryHead    = "__kernel void "
 	functionHead = "static inline __attribute__((always_inline)) void "
 	arguments    = "(__global const struct hg_launch *hg, __local uchar *hg_shared)"
+	// An argument in local memory is aligned as its type is, and shared memory has
+	// what is aligned to 16 bytes.
+	entryArguments = "(__global const struct hg_launch *hg, __local ulong2 *hg_memory)"
+	entryLocals    = "__local uchar *hg_shared = (__local uchar *)hg_memory;"
 )
+
+// begin begins a function or an entry.
+func (e *emitter) begin(head string) {
+	if !strings.HasPrefix(head, entryHead) {
+		e.line("%s%s", head, arguments)
+		e.open("")
+		return
+	}
+	e.line("%s%s", head, entryArguments)
+	e.open("")
+	e.line(entryLocals)
+}
 
 // wrap puts a function's head and declarations around its body.
 func (e *emitter) wrap(head, body string) string {
@@ -73,8 +89,7 @@ func (e *emitter) wrap(head, body string) string {
 		used[w] = true
 	}
 	e.out.Reset()
-	e.line("%s%s", head, arguments)
-	e.open("")
+	e.begin(head)
 	e.line("const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];")
 	e.line("const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));")
 	e.line("const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);")

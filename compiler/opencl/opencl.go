@@ -220,13 +220,11 @@ func (w *writer) kernel(k *Kernel) (string, error) {
 func (k *Kernel) together() string {
 	all := Resume{k.statuses(), k.Entry + "__ra"}
 	var e emitter
-	e.line("%s%s%s", entryHead, k.Entry, arguments)
-	e.open("")
+	e.begin(entryHead + k.Entry)
 	e.line("%s(hg, hg_shared);", k.begins())
 	e.close()
 	e.line("")
-	e.line("%s%s%s", entryHead, all.Entry, arguments)
-	e.open("")
+	e.begin(entryHead + all.Entry)
 	e.line("const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);")
 	e.line("switch (((__global const uint *)hg->state)[hg_b]) {")
 	for _, r := range k.Resume {

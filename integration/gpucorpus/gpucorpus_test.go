@@ -46,18 +46,18 @@ func report(t *testing.T, args ...string) (r Report, text string, failed bool) {
 // TestRehearsal: everything but the driver, on a few programs.
 func TestRehearsal(t *testing.T) {
 	r, text, failed := report(t, "-rehearse", "-scale", "16384", "-workers", "2",
-		"-only", "reduce_shared,collatz,globals,convolution,scan_multi,a loop without barriers that computes")
+		"-only", "reduce_shared,collatz,globals,generic_pointers,a loop without barriers that computes")
 	if failed {
 		t.Error(text)
 	}
 	if !r.Rehearsal || r.Device["name"] != curun.Rehearsal || !strings.Contains(text, "no GPU") {
 		t.Error("a rehearsal looks like a run on a GPU")
 	}
-	if len(r.Programs) != 5 || len(r.Benches) != 2 || len(r.Loops) != 1 {
+	if len(r.Programs) != 4 || len(r.Benches) != 2 || len(r.Loops) != 1 {
 		t.Fatalf("%d programs, %d benchmarks, %d loops", len(r.Programs), len(r.Benches), len(r.Loops))
 	}
 	for _, p := range r.Programs {
-		pausable := p.Name != "convolution" && p.Name != "globals"
+		pausable := p.Name != "generic_pointers" && p.Name != "globals"
 		if !p.Own.Passed || !p.Ours.Passed || p.Stepped.Passed != pausable || p.Moved.Passed != pausable {
 			t.Errorf("%s: %+v", p.Name, p)
 		}
@@ -122,6 +122,31 @@ func TestNVCC(t *testing.T) {
 	r, text, failed := report(t, "-rehearse", "-workers", "1", "-parts", "nvcc", "-only", "collatz,bitonic")
 	if !failed || r.NVCC.Version != "release 0" || r.NVCC.Errors["bitonic"] == "" || len(r.NVCC.Programs) != 1 || !r.NVCC.Programs[0].Moved.Passed {
 		t.Error(text)
+	}
+}
+
+func TestFold(t *testing.T) {
+	got := fold([]*Program{
+		{Name: "one", Ours: Outcome{Error: "kernel one is lost"}}, {Name: "two", Ours: Outcome{Error: "kernel two is lost"}},
+		{Name: "three", Own: Outcome{Error: "other"}},
+	})
+	if len(got) != 2 || got[0] != "**one, two**: our PTX: kernel one is lost" || got[1] != "**three**: own PTX: other" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestProbes: small kernels do on PoCL what they are to do.
+func TestProbes(t *testing.T) {
+	s := &suite{config: config{rehearse: true}}
+	nvidia, _ := s.platforms(t.Context(), t.TempDir())
+	for _, k := range probes[:3] {
+		want := "[1 0 0 0 1 0 0 0 1 0 0 0 1 0 0 0]"
+		if k.name == "nothing" {
+			want = "[0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0]"
+		}
+		if got := probe(t.Context(), nvidia.options, k.text); got != want {
+			t.Errorf("%s: %s", k.name, got)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type platform struct {
 	options clrun.Options
 	Name    string `json:"name,omitempty"`
 	Missing string `json:"missing,omitempty"`
+	// Notes are what was tried and did not work.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // opened is a platform's device in a process of its own, for one worker.
@@ -87,6 +89,9 @@ func (s *suite) platforms(ctx context.Context, dir string) (nvidia, pocl *platfo
 	}
 	s.find(ctx, nvidia)
 	s.find(ctx, pocl)
+	if nvidia.Missing == "" {
+		s.choose(ctx, nvidia)
+	}
 	return nvidia, pocl
 }
 

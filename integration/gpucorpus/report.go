@@ -232,7 +232,10 @@ func (r *Report) markdown(w io.Writer) {
 		r.Started.Format(time.DateTime), r.HetGPU, r.Device["name"], r.Device["sm"], r.Device["multiprocessors"], r.Device["cuda"], r.Seconds)
 	for _, p := range []*platform{r.OpenCL, r.PoCL} {
 		if p != nil {
-			fmt.Fprintf(w, "OpenCL: %s%s.\n", p.Name, cell(p.Missing))
+			fmt.Fprintf(w, "\nOpenCL: %s. %s\n", p.Name, cell(p.Missing))
+			for _, note := range p.Notes {
+				fmt.Fprintf(w, "- %s\n", cell(note))
+			}
 		}
 	}
 	if len(r.Programs) > 0 {
@@ -258,11 +261,32 @@ func programs(w io.Writer, all []*Program) {
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d |\n", way.name, t.passed, t.failed, t.notRun, t.runs, t.legs, t.inside)
 	}
 	fmt.Fprintln(w)
+	for _, f := range fold(all) {
+		fmt.Fprintf(w, "- %s\n", cell(f))
+	}
+}
+
+// fold puts together what failed in one way in several programs.
+func fold(all []*Program) []string {
+	var order []string
+	alike := map[string][]string{}
+	first := map[string]string{}
 	for _, p := range all {
 		for _, f := range p.Failures() {
-			fmt.Fprintf(w, "- **%s**: %s\n", p.Name, cell(f))
+			kind := strings.ReplaceAll(f, p.Name, "")
+			if alike[kind] == nil {
+				order = append(order, kind)
+				first[kind] = f
+			}
+			alike[kind] = append(alike[kind], p.Name)
 		}
 	}
+	var lines []string
+	for _, kind := range order {
+		names := alike[kind]
+		lines = append(lines, fmt.Sprintf("**%s**: %s", strings.Join(names, ", "), first[kind]))
+	}
+	return lines
 }
 
 func (n *NVCC) markdown(w io.Writer) {

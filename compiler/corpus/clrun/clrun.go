@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/child"
@@ -34,6 +35,8 @@ type Options struct {
 	Base, Size uint64
 	// Timeout is for each request; the child process is killed then.
 	Timeout time.Duration
+	// Buffer: the memory is one buffer, at an address that the driver chooses.
+	Buffer bool
 	// Env are variables for the driver, beside this process'.
 	Env []string
 }
@@ -58,7 +61,11 @@ const (
 
 // Start starts a child process and opens the device.
 func Start(ctx context.Context, o Options) (*Device, error) {
-	process, err := child.Start(ctx, o.Program, o.Timeout, o.Env...)
+	env := slices.Clone(o.Env)
+	if o.Buffer {
+		env = append(env, "CLRUN_BUFFER=1")
+	}
+	process, err := child.Start(ctx, o.Program, o.Timeout, env...)
 	if err != nil {
 		return nil, err
 	}

@@ -123,6 +123,35 @@ func TestRefuses(t *testing.T) {
 	must(t, d.Write(base, []byte{1}))
 }
 
+// TestBuffer: memory in a buffer, which the driver places.
+func TestBuffer(t *testing.T) {
+	dir := t.TempDir()
+	program, err := Build(t.Context(), dir)
+	must(t, err)
+	d, err := Start(context.WithoutCancel(t.Context()), Options{
+		Program: program, Platform: "Portable Computing Language", Base: base, Size: size, Timeout: time.Minute, Buffer: true,
+		Env: []string{"POCL_CACHE_DIR=" + dir},
+	})
+	must(t, err)
+	defer d.Close() //nolint:errcheck // a test that failed has said so
+	_, err = d.Build("", `__kernel void k(__global const ulong *args, __local uchar *shared) { *(__global ulong *)args[0] += 5; }`)
+	must(t, err)
+	at := d.Base + 4096
+	must(t, d.Write(d.Base, child.U64s(at)))
+	must(t, d.Write(at, child.U64s(7)))
+	one := [3]uint64{1, 1, 1}
+	_, err = d.Run(Run{Entry: "k", Launch: d.Base, Global: one, Local: one})
+	must(t, err)
+	got, err := d.Read(at, 8)
+	must(t, err)
+	if v := binary.NativeEndian.Uint64(got); v != 12 {
+		t.Errorf("it is %d", v)
+	}
+	if _, err := d.Run(Run{Entry: "k", Launch: at, Global: one, Local: one}); err == nil {
+		t.Error("a launch that is described elsewhere")
+	}
+}
+
 func TestNoPlatform(t *testing.T) {
 	program, err := Build(t.Context(), t.TempDir())
 	must(t, err)

@@ -1,5 +1,6 @@
-__kernel void k_divergent(__global const struct hg_launch *hg, __local uchar *hg_shared)
+__kernel void k_divergent(__global const struct hg_launch *hg, __local ulong2 *hg_memory)
 {
+	__local uchar *hg_shared = (__local uchar *)hg_memory;
 	const uint hg_n = hg->block[0] * hg->block[1] * hg->block[2];
 	const uint hg_t = get_local_id(0) + hg->block[0] * (get_local_id(1) + hg->block[1] * get_local_id(2));
 	const uint hg_b = hg->list ? ((__global const uint *)hg->list)[get_group_id(0)] : get_group_id(0);

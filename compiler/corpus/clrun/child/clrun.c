@@ -10,6 +10,9 @@
 //     READ   u64 address, u64 length                               -> bytes
 //     RUN    struct run, entry point's name                        -> what the kernel printed
 //
+// With CLRUN_BUFFER in the environment the window is a buffer instead, whose address
+// a kernel tells.
+//
 // Device memory is one window. On a CPU it is mapped at the base that was asked
 // for; other devices' drivers choose one (the answer says which) and get the whole
 // window as shared virtual memory.
@@ -36,6 +39,7 @@ static struct {
 	cl_command_queue queue, copies;
 	cl_program program;
 	bool cpu;
+	cl_mem buffer; // the window, unless it is shared virtual memory
 	uint8_t *window;
 	uint64_t size;
 } g;
@@ -53,6 +57,10 @@ static cl_int copy(void *to, const void *from, size_t n)
 		memcpy(to, from, n);
 		return CL_SUCCESS;
 	}
+	if (g.buffer && n && inside((uint64_t)(uintptr_t)to, n))
+		return clEnqueueWriteBuffer(g.copies, g.buffer, CL_TRUE, (size_t)((uint8_t *)to - g.window), n, from, 0, NULL, NULL);
+	if (g.buffer && n)
+		return clEnqueueReadBuffer(g.copies, g.buffer, CL_TRUE, (size_t)((const uint8_t *)from - g.window), n, to, 0, NULL, NULL);
 	return n ? clEnqueueSVMMemcpy(g.copies, CL_TRUE, to, from, n, 0, NULL, NULL) : CL_SUCCESS;
 }
 
@@ -84,8 +92,33 @@ static bool pick(const char *wanted, char *name, size_t size)
 	return false;
 }
 
+// make_buffer makes the window a buffer, and lets a kernel tell where it is.
+static void *make_buffer(uint64_t size)
+{
+	static const char *source = "__kernel void where(__global ulong *at) { at[0] = (ulong)at; }";
+	static const size_t one = 1;
+	uint64_t at = 0;
+	cl_int err;
+	g.buffer = clCreateBuffer(g.context, CL_MEM_READ_WRITE, size, NULL, &err);
+	cl_program program = clCreateProgramWithSource(g.context, 1, &source, NULL, &err);
+	if (!g.buffer || err != CL_SUCCESS || clBuildProgram(program, 1, &g.device, "", NULL, NULL) != CL_SUCCESS)
+		return NULL;
+	cl_kernel kernel = clCreateKernel(program, "where", &err);
+	if (err == CL_SUCCESS)
+		err = clSetKernelArg(kernel, 0, sizeof g.buffer, &g.buffer);
+	if (err == CL_SUCCESS)
+		err = clEnqueueNDRangeKernel(g.queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL);
+	if (err == CL_SUCCESS)
+		err = clFinish(g.queue);
+	if (err == CL_SUCCESS)
+		err = clEnqueueReadBuffer(g.queue, g.buffer, CL_TRUE, 0, sizeof at, &at, 0, NULL, NULL);
+	return err == CL_SUCCESS ? (void *)(uintptr_t)at : NULL;
+}
+
 static void *map(uint64_t base, uint64_t size)
 {
+	if (getenv("CLRUN_BUFFER"))
+		return make_buffer(size);
 	if (!g.cpu)
 		return clSVMAlloc(g.context, CL_MEM_READ_WRITE, size, 0);
 	void *p = mmap((void *)(uintptr_t)base, size, PROT_READ | PROT_WRITE,
@@ -108,7 +141,7 @@ static void open_device(const uint8_t *data, size_t n)
 	}
 	cl_device_type type = 0;
 	cl_int err = clGetDeviceInfo(g.device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
-	g.cpu = type & CL_DEVICE_TYPE_CPU;
+	g.cpu = type & CL_DEVICE_TYPE_CPU && !getenv("CLRUN_BUFFER");
 	if (err == CL_SUCCESS)
 		g.context = clCreateContext(NULL, 1, &g.device, told, NULL, &err);
 	if (err == CL_SUCCESS)
@@ -187,6 +220,8 @@ static void *raise_flag(void *arg)
 	return NULL;
 }
 
+static char stage[32]; // of an error of enqueue
+
 static cl_int enqueue(const struct run *r, const char *entry)
 {
 	cl_int err;
@@ -194,10 +229,13 @@ static cl_int enqueue(const struct run *r, const char *entry)
 	cl_kernel kernel = clCreateKernel(g.program, entry, &err);
 	if (err != CL_SUCCESS)
 		return err;
-	err = clSetKernelArgSVMPointer(kernel, 0, (void *)(uintptr_t)r->launch);
+	if (g.buffer) // the launch must be described where it begins
+		err = r->launch == (uint64_t)(uintptr_t)window ? clSetKernelArg(kernel, 0, sizeof g.buffer, &g.buffer) : CL_INVALID_ARG_VALUE;
+	else
+		err = clSetKernelArgSVMPointer(kernel, 0, (void *)(uintptr_t)r->launch);
 	if (err == CL_SUCCESS)
 		err = clSetKernelArg(kernel, 1, r->local_bytes ? r->local_bytes : 1, NULL);
-	if (err == CL_SUCCESS && !g.cpu)
+	if (err == CL_SUCCESS && !g.cpu && !g.buffer)
 		err = clSetKernelExecInfo(kernel, CL_KERNEL_EXEC_INFO_SVM_PTRS, sizeof window, &window);
 	size_t global[3], local[3];
 	for (int i = 0; i < 3; i++) {
@@ -206,7 +244,11 @@ static cl_int enqueue(const struct run *r, const char *entry)
 	}
 	if (err == CL_SUCCESS)
 		err = clEnqueueNDRangeKernel(g.queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+	if (err != CL_SUCCESS)
+		snprintf(stage, sizeof stage, "before it ran");
 	cl_int finished = clFinish(g.queue);
+	if (err == CL_SUCCESS && finished != CL_SUCCESS)
+		snprintf(stage, sizeof stage, "when it ran");
 	clReleaseKernel(kernel);
 	return err != CL_SUCCESS ? err : finished;
 }
@@ -243,7 +285,7 @@ static void run(const uint8_t *data, size_t n)
 		pthread_join(thread, NULL);
 	}
 	if (err != CL_SUCCESS) {
-		failed("kernel %s: OpenCL error %d%s", entry, err, told_text);
+		failed("kernel %s: OpenCL error %d %s%s", entry, err, stage, told_text);
 		return;
 	}
 	size_t length;
