@@ -5,6 +5,7 @@ package nvptx
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
@@ -22,8 +23,8 @@ type Checks struct {
 	// Rounds is in how many rounds of a loop without barriers a thread looks at its
 	// clock once, at most, a power of two; 256.
 	Rounds int
-	// Clocks is how long such a thread waits at least between two looks at the flag,
-	// in clocks of its multiprocessor; 32768.
+	// Clocks go by at least between two looks at the flag, of the multiprocessor;
+	// 32768, 17 to 30 microseconds.
 	Clocks int
 	// Pad is how many bytes lie before a kernel's shared and local memory, for
 	// tests: a device has them anywhere.
@@ -54,9 +55,11 @@ const (
 	roleReads = 1 // the thread reads the flag
 	roleSlow  = 2 // it votes for closer checks
 	roleBias  = 4 // somebody does
+	roleFirst = 8 // the block has not come to a barrier yet, at which it decides whether it begins
 )
 
 func checkLabel(point int) string { return fmt.Sprintf("$hg_check%d", point) }
+func firstLabel(point int) string { return fmt.Sprintf("$hg_first%d", point) }
 
 // barrierPoint returns the number of the point at b's i-th instruction, or 0.
 func (e *emitter) barrierPoint(b *ir.Block, i int) int {
@@ -79,7 +82,7 @@ func (e *emitter) backEdgePoint(from, to *ir.Block) int {
 }
 
 // prologue computes what checks need, and looks at the flag once: a block does not
-// begin once it is up. It also reads the block's status, if that can be another
+// begin once it is up, which is decided here or at the first barrier. It also reads the block's status, if that can be another
 // one than not started.
 //
 // In blocks of three threads and more, threads 1 and 2 read the flag and vote to
@@ -110,7 +113,7 @@ func (e *emitter) prologue() {
 	}
 	e.line("@%%hg_p and.b32 %%hg_role, %%hg_role, %d;", ^roleReads)
 	e.line("mov.u32 %%hg_interval, %d;", e.firstInterval())
-	e.line("mov.u32 %%hg_count, 1;")
+	e.line("mov.u32 %%hg_count, %d;", max(e.firstInterval(), 1))
 	e.line("mov.u32 %%hg_clock, %%clock;")
 	if e.ways != nil {
 		e.statusAddress()
@@ -118,7 +121,15 @@ func (e *emitter) prologue() {
 		e.line("setp.eq.u32 %%hg_p, %%hg_point, %d;", pause.Done)
 		e.line("@%%hg_p bra.uni $hg_leave;")
 	}
-	e.look()
+	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
+	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
+	e.look("%hg_seen")
+	if len(e.first) > 0 { // the block goes on, and decides at its first barrier
+		e.line("or.b32 %%hg_role, %%hg_role, %d;", roleFirst)
+		e.line("mov.u32 %%hg_count, 1;")
+		return
+	}
+	e.line("setp.ne.u32 %%hg_q, %%hg_seen, 0;")
 	e.line("bar.red.or.pred %%hg_p, 0, %%hg_q;")
 	if !e.checks.Late {
 		e.line("@%%hg_p bra.uni $hg_leave;")
@@ -129,19 +140,16 @@ func (e *emitter) prologue() {
 // that of rounds less one.
 func (e *emitter) firstInterval() int {
 	if e.plan.Class == pause.BarrierPausable {
-		return 1
+		return min(2, e.checks.Barriers)
 	}
 	return 0
 }
 
-// look makes %hg_q whether this thread has seen the flag up, if it is to read it.
-func (e *emitter) look() {
-	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
-	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
+// look reads the flag where %hg_p holds; in other threads it is 0.
+func (e *emitter) look(to string) {
 	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
-	e.line("mov.u32 %%hg_v, 0;")
-	e.line("@%%hg_p ld.volatile.global.u32 %%hg_v, [%%hg_b];")
-	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
+	e.line("mov.u32 %s, 0;", to)
+	e.line("@%%hg_p ld.volatile.global.u32 %s, [%%hg_b];", to)
 }
 
 // barrier prints a barrier that is a point. Where it is time for a check that is
@@ -174,18 +182,29 @@ func (e *emitter) check(number int) {
 		return
 	}
 	bar := point.Block.Instrs[point.Index]
-	e.look()
-	e.line("mov.u32 %%hg_i, %%clock;")
-	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
-	e.line("mov.u32 %%hg_clock, %%hg_i;")
-	e.line("setp.gt.u32 %%hg_slow, %%hg_v, %d;", slowClocks)
-	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleSlow)
-	e.line("setp.ne.and.u32 %%hg_slow, %%hg_v, 0, %%hg_slow;")
-	e.line("or.pred %%hg_q, %%hg_q, %%hg_slow;")
 	reduce := "bar.red.popc.u32"
 	if !bar.Mods.Aligned { // a warp's threads may come to it one by one
 		reduce = "barrier.red.popc.u32"
 	}
+	first := slices.Contains(e.first, number)
+	if first {
+		e.line("and.b32 %%hg_v, %%hg_role, %d;", roleFirst)
+		e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
+		e.line("@%%hg_p bra.uni %s;", firstLabel(number))
+	}
+	// The flag is read when it is time, and what the clock says of this is the same
+	// in threads 0 to 2, which are in one warp.
+	e.line("mov.u32 %%hg_i, %%clock;")
+	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
+	e.line("setp.ge.u32 %%hg_p, %%hg_v, %d;", e.checks.Clocks)
+	e.line("@%%hg_p mov.u32 %%hg_clock, %%hg_i;")
+	e.line("setp.gt.u32 %%hg_slow, %%hg_v, %d;", slowClocks)
+	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleSlow)
+	e.line("setp.ne.and.u32 %%hg_slow, %%hg_v, 0, %%hg_slow;")
+	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
+	e.line("setp.ne.and.u32 %%hg_p, %%hg_v, 0, %%hg_p;")
+	e.look("%hg_v")
+	e.line("setp.ne.or.u32 %%hg_q, %%hg_v, 0, %%hg_slow;")
 	e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(bar.Args[0]))
 	e.line("shr.u32 %%hg_v, %%hg_role, 2;") // 1 with roleBias
 	e.line("setp.gt.u32 %%hg_p, %%hg_votes, %%hg_v;")
@@ -193,7 +212,7 @@ func (e *emitter) check(number int) {
 	// With the bias, one vote is for closer checks.
 	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
 	e.line("selp.b32 %%hg_v, %d, 1, %%hg_q;", e.checks.Barriers)
-	e.line("add.u32 %%hg_i, %%hg_interval, 1;")
+	e.line("shl.b32 %%hg_i, %%hg_interval, 1;")
 	e.line("min.u32 %%hg_i, %%hg_i, %%hg_v;")
 	e.line("shr.u32 %%hg_v, %%hg_interval, 2;")
 	e.line("max.u32 %%hg_v, %%hg_v, 1;")
@@ -201,6 +220,16 @@ func (e *emitter) check(number int) {
 	e.line("selp.b32 %%hg_interval, %%hg_v, %%hg_i, %%hg_slow;")
 	e.line("mov.u32 %%hg_count, %%hg_interval;")
 	e.line("bra.uni %s;", afterLabel(number))
+	if first {
+		e.place(firstLabel(number))
+		e.line("and.b32 %%hg_role, %%hg_role, %d;", ^roleFirst)
+		e.line("setp.ne.u32 %%hg_q, %%hg_seen, 0;")
+		e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(bar.Args[0]))
+		e.line("setp.ne.u32 %%hg_p, %%hg_votes, 0;")
+		e.line("@%%hg_p bra.uni $hg_leave;")
+		e.line("mov.u32 %%hg_count, %%hg_interval;")
+		e.line("bra.uni %s;", afterLabel(number))
+	}
 }
 
 // backEdge prints the end of a loop's round that is a point. In some of the rounds,

@@ -82,6 +82,8 @@ func kernel(m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[st
 		}
 		if e.name = plan.Func.Name; resume {
 			e.name, e.ways = ResumeName(e.name), ways
+		} else if !checks.Late {
+			e.first = firstPoints(plan)
 		}
 		if err := e.kernel(); err != nil {
 			return "", fmt.Errorf("kernel %s: %w", e.name, err)
@@ -100,6 +102,7 @@ type emitter struct {
 	bases   *bases
 	ways    *ways // to the points; nil in the kernel that only begins at its beginning
 	checks  Checks
+	first   []int             // see firstPoints
 	blocks  map[*ir.Block]int // their numbers, as labels have them
 	// unrolledLoops are the loops of which several rounds are printed, unrolled the
 	// same by their blocks; round is which round is being printed.
@@ -221,7 +224,7 @@ func (e *emitter) declare() {
 	e.line(".reg .b64 %%hg_area, %%hg_values, %%hg_a, %%hg_b, %%hg_t;")
 	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_size, %%hg_i, %%hg_v;")
 	e.line(".reg .b32 %%hg_v0, %%hg_v1, %%hg_v2, %%hg_v3;")
-	e.line(".reg .b32 %%hg_count, %%hg_interval, %%hg_clock, %%hg_role;")
+	e.line(".reg .b32 %%hg_count, %%hg_interval, %%hg_clock, %%hg_role, %%hg_seen;")
 	e.line(".reg .pred %%hg_p, %%hg_q, %%hg_slow, %%hg_saved, %%hg_resuming;")
 }
 

@@ -111,7 +111,11 @@ func launch(t *testing.T, m *ir.Module, kernel string, plan *pause.Plan, state, 
 // TestStatus: each block does what its status says, all in one launch.
 func TestStatus(t *testing.T) {
 	p := load(t, counting)
-	m := printed(t, p)
+	out, err := nvptx.Module(p.Source, p.Module, p.Plans, nvptx.Checks{Barriers: 4, Rounds: 4, Clocks: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := read(t, out)
 	for _, plan := range p.Plans {
 		name := plan.Func.Name
 		resume := nvptx.ResumeName(name)
