@@ -5,6 +5,7 @@ package pause
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,8 @@ func TestTooManyValues(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	m := parse(t, nested(2))
 	f := m.Funcs[0]
-	f.Regs = append(f.Regs, make([]ir.RegInfo, 1<<28)...)
+	f.Regs = append(f.Regs, make([]ir.RegInfo, 1<<16)...)
+	f.Blocks = append(f.Blocks, slices.Repeat(f.Blocks[1:2], 1<<14)...)
 	if p := New(m, f); p.Class != RunsToEnd || !p.Waits || !strings.HasPrefix(p.Reason, "it is too large: ") {
 		t.Errorf("%v: %s, waits %v", p.Class, p.Reason, p.Waits)
 	}

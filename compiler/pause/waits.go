@@ -326,15 +326,19 @@ func (f *follower) keepsTrying(in *ir.Instr) bool {
 }
 
 // fixed tells of an operand that is the same in each round: it comes from outside
-// of the cycle, or is a constant, whichever way that is copied.
+// of the cycle, or is a constant, whichever way that is copied: also through memory
+// that is named the same way (compilers that don't optimize do that).
 func (f *follower) fixed(a *ir.Operand) bool {
 	seen, todo := map[*ir.Instr]bool{}, []place(nil)
+	add := func(at place) {
+		if f.cycle[at.block] && !seen[at.in] {
+			seen[at.in] = true
+			todo = append(todo, at)
+		}
+	}
 	use := func(r ir.Reg) {
 		for _, at := range f.written[r] {
-			if f.cycle[at.block] && !seen[at.in] {
-				seen[at.in] = true
-				todo = append(todo, at)
-			}
+			add(at)
 		}
 	}
 	if a.Kind == ir.RegOperand {
@@ -346,6 +350,21 @@ func (f *follower) fixed(a *ir.Operand) bool {
 		switch in.Op {
 		case ir.Mov, ir.Cvt, ir.Cvta, ir.CvtaTo:
 			passes.EachUse(in, use)
+		case ir.Ld:
+			if !f.private(in) || f.reads(in) {
+				return false
+			}
+			for _, at := range f.stores {
+				if at.in.Op == ir.St && at.in.Args[0] == in.Args[0] && at.in.Offset == in.Offset {
+					add(at)
+				}
+			}
+		case ir.St:
+			for i := range in.Args[1:] {
+				if in.Args[1+i].Kind == ir.RegOperand {
+					use(in.Args[1+i].Reg)
+				}
+			}
 		default:
 			return false
 		}
