@@ -87,7 +87,7 @@ gpu-test: gpu-files ## run the suite on this host's GPU; report in dist/gpu-test
 
 .PHONY: gpu-rehearsal
 gpu-rehearsal: gpu-files ## the same suite without a GPU, with the stand-in driver
-	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64 -repetitions 3,2,1
+	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64,16:disk -repetitions 3,2,1,3
 
 .PHONY: bench
 bench: setup-run build ## compare with the stock shim: latency, memory, checkpoint; report in dist/bench

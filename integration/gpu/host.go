@@ -50,7 +50,7 @@ func (s *suite) findGPU(ctx context.Context, path []string) (*gpuHost, error) {
 	g := &gpuHost{deviceDir: "/dev"}
 	var err error
 	if s.standIn != "" {
-		err = g.standInFor(s.standIn, s.sizes, filepath.Join(s.ram, "machine"))
+		err = g.standInFor(s.standIn, largest(s.series), filepath.Join(s.ram, "machine"))
 	} else {
 		err = g.findLibraries(ctx)
 	}
@@ -102,14 +102,14 @@ func lookup(path []string, program string) (string, error) {
 
 // standInFor makes a machine with two GPUs that hold the largest size four
 // times.
-func (g *gpuHost) standInFor(libraries string, sizes []int, dir string) error {
+func (g *gpuHost) standInFor(libraries string, mib int, dir string) error {
 	var err error
 	if g.libraries, err = filepath.Abs(libraries); err != nil {
 		return err
 	}
 	spec := standin.H200s(2, os.Getpid())
 	for i := range spec.GPUs {
-		spec.GPUs[i].Memory = uint64(max(slices.Max(sizes), 512)) * 4 << 20
+		spec.GPUs[i].Memory = uint64(max(mib, 512)) * 4 << 20
 	}
 	if g.machine, err = standin.New(dir, spec); err != nil {
 		return err

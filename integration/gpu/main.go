@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,7 +23,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,7 +36,7 @@ type config struct {
 	standIn                                  string
 	rows                                     string
 	engines                                  []string
-	sizes, repetitions                       []int
+	series                                   []series
 	budget                                   time.Duration
 }
 
@@ -55,7 +55,7 @@ func main() {
 func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags := flag.NewFlagSet("gpu", flag.ContinueOnError)
 	var c config
-	var sizes, repetitions, merge, engines string
+	var sizes, repetitions, peers, merge, engines string
 	flags.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
 	flags.StringVar(&c.out, "out", "dist/gpu-test", "`directory` for the report and logs")
 	flags.StringVar(&c.work, "work", "", "`directory` for everything temporary (default: the system's for such, if it is on a disk)")
@@ -64,8 +64,9 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags.StringVar(&c.standIn, "stand-in", "", "rehearse with the stand-in libraries in this `directory`, without a GPU")
 	flags.StringVar(&c.rows, "rows", "all", "what to run: all, or some of rows, timing and `names` of rows, comma separated")
 	flags.StringVar(&engines, "engines", "driver", "the engines to run rows and timings with, `names`")
-	flags.StringVar(&sizes, "sizes", "2048,8192,32768", "device memory to time, in `MiB`, ascending")
-	flags.StringVar(&repetitions, "repetitions", "5,3,2", "how often to time each size")
+	flags.StringVar(&sizes, "sizes", "2048,8192,32768,2048:disk", "device memory to time, in `MiB`; with :disk, with the snapshot on the disk and not in memory")
+	flags.StringVar(&repetitions, "repetitions", "5,3,2,5", "how often to time each size")
+	flags.StringVar(&peers, "peers", "", "in how many of the repetitions the driver engine and the hand take their turn beside the split engine (default: in all)")
 	flags.DurationVar(&c.budget, "budget", 8*time.Minute, "do not begin what would end later; timings that do not fit are left out, and the report says so")
 	flags.StringVar(&merge, "merge", "", "only write one report from several report.json (`files`, comma separated)")
 	if err := flags.Parse(args); err != nil {
@@ -75,28 +76,10 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 		return false, mergeReports(strings.Split(merge, ","), c.out)
 	}
 	c.engines = strings.Split(engines, ",")
-	if c.sizes, err = numbers(sizes); err != nil {
+	if c.series, err = parseSeries(sizes, repetitions, cmp.Or(peers, repetitions)); err != nil {
 		return true, err
-	}
-	if c.repetitions, err = numbers(repetitions); err != nil {
-		return true, err
-	}
-	if len(c.sizes) != len(c.repetitions) {
-		return true, errors.New("-sizes and -repetitions need as many numbers each")
 	}
 	return run(ctx, c)
-}
-
-func numbers(list string) ([]int, error) {
-	var all []int
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n <= 0 {
-			return nil, fmt.Errorf("%q is no list of positive numbers", list)
-		}
-		all = append(all, n)
-	}
-	return all, nil
 }
 
 // run runs the suite; failed says that a row failed.

@@ -114,7 +114,8 @@ func (r *Run) split(w io.Writer) {
 	fmt.Fprint(w, `
 ## The split engine beside the driver engine and the hand
 
-The same containers, calls and places, in turns with the above. Medians in seconds; "times" is how much faster than by hand. "Bytes" is all of the snapshot.
+The same containers, calls and places, in turns with the above. Seconds: the median, the least and the most; n is how often by the split engine and how often beside it.
+"Times" is how much faster than by hand, by the medians. GiB is all of the snapshot.
 
 | device memory, snapshot in | | n | split | driver engine | by hand | times | split GiB | driver GiB |
 |---|---|---|---|---|---|---|---|---|
@@ -130,10 +131,16 @@ The same containers, calls and places, in turns with the above. Medians in secon
 			{"checkpoint", func(s Sample) float64 { return s.Checkpoint }},
 			{"restore", func(s Sample) float64 { return s.Restore }},
 		} {
-			bytes := func(s Sample) float64 { return float64(s.Bytes) / (1 << 30) }
-			split, hand := median(t.Split, one.value), median(t.Hand, one.value)
-			fmt.Fprintf(w, "| %s | %s | %d | %.2f | %.2f | %.2f | %.1f | %.2f | %.2f |\n", t.Name(), one.what, len(t.Split),
-				split, median(t.Shim, one.value), hand, hand/split, median(t.Split, bytes), median(t.Shim, bytes))
+			gib := func(s Sample) float64 { return float64(s.Bytes) / (1 << 30) }
+			times, driverGiB := "-", "-"
+			if len(t.Hand) > 0 {
+				times = fmt.Sprintf("%.1f", median(t.Hand, one.value)/median(t.Split, one.value))
+			}
+			if len(t.Shim) > 0 {
+				driverGiB = fmt.Sprintf("%.2f", median(t.Shim, gib))
+			}
+			fmt.Fprintf(w, "| %s | %s | %d, %d | %s | %s | %s | %s | %.2f | %s |\n", t.Name(), one.what, len(t.Split), len(t.Hand),
+				spread(t.Split, one.value), spread(t.Shim, one.value), spread(t.Hand, one.value), times, median(t.Split, gib), driverGiB)
 		}
 	}
 }

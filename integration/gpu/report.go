@@ -4,11 +4,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,8 +78,15 @@ type Timing struct {
 	LeftOut int      `json:"left_out,omitempty"`
 	Errors  []string `json:"errors,omitempty"`
 
-	// pair is how long a repetition took, both ways.
-	pair time.Duration
+	// pair and alone are how long a repetition took, with and without peers.
+	pair, alone time.Duration
+}
+
+func (t *Timing) took(peers bool) *time.Duration {
+	if peers {
+		return &t.pair
+	}
+	return &t.alone
 }
 
 // Sample is one checkpoint and one restore.
@@ -166,6 +175,15 @@ func compare(t *Timing, value func(Sample) float64) Comparison {
 	c.Excess = c.Shim - c.Hand
 	c.Met = c.Excess <= maxExcess
 	return c
+}
+
+// spread is the median with the least and the most, "-" if there is no sample.
+func spread(samples []Sample, value func(Sample) float64) string {
+	if len(samples) == 0 {
+		return "-"
+	}
+	byValue := func(a, b Sample) int { return cmp.Compare(value(a), value(b)) }
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", median(samples, value), value(slices.MinFunc(samples, byValue)), value(slices.MaxFunc(samples, byValue)))
 }
 
 func median(samples []Sample, value func(Sample) float64) float64 {

@@ -12,10 +12,30 @@ import (
 )
 
 func TestSchedule(t *testing.T) {
-	small, large, disk := series{mib: 1, repetitions: 3}, series{mib: 2, repetitions: 2}, series{mib: 1, disk: true, repetitions: 1}
-	got := schedule([]series{small, large, disk})
-	if want := []series{small, small, large, disk, large, small}; !slices.Equal(got, want) {
+	all, err := parseSeries("1,2,1:disk", "3,2,1", "3,1,0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []series{{mib: 1, repetitions: 3, peers: 3}, {mib: 2, repetitions: 2, peers: 1}, {mib: 1, disk: true, repetitions: 1}}; !slices.Equal(all, want) {
+		t.Fatalf("the series are %v, not %v", all, want)
+	}
+	small, large, disk := all[0], all[1], all[2]
+	want := []turn{{small, true}, {small, true}, {large, true}, {disk, false}, {large, false}, {small, true}}
+	if got := schedule(all); !slices.Equal(got, want) {
 		t.Errorf("the order is %v, not %v", got, want)
+	}
+	if got := largest(all); got != 2 {
+		t.Errorf("the largest has %d MiB", got)
+	}
+}
+
+func TestBadSeries(t *testing.T) {
+	for _, one := range [][3]string{
+		{"1", "1,2", "1"}, {"1,2", "1,2", "1"}, {"0", "1", "1"}, {"1", "0", "0"}, {"1", "1", "-1"}, {"1:tape", "1", "1"}, {"", "1", "1"}, {"1", "", "1"},
+	} {
+		if all, err := parseSeries(one[0], one[1], one[2]); err == nil {
+			t.Errorf("%q is taken as %v", one, all)
+		}
 	}
 }
 
@@ -34,6 +54,7 @@ func TestReport(t *testing.T) {
 	timing.Shim = []Sample{sample("shim", 2, 1), sample("shim", 3, 1), sample("shim", 9, 1)}
 	timing.Hand = []Sample{sample("hand", 2.8, 0.5), sample("hand", 2.8, 0.5)}
 	timing.Split = []Sample{sample("split", 0.7, 0.25)}
+	run.timing(series{mib: 32768}).Split = []Sample{sample("split", 0.7, 0.25)}
 	run.timing(series{mib: 2048, disk: true}).LeftOut = 2
 
 	dir := t.TempDir()
@@ -57,7 +78,8 @@ func TestReport(t *testing.T) {
 		"| 2 GiB, memory | restore | 4 | 1.00 | 0.50 | +0.50 | missed |",
 		"| 2 GiB, disk | checkpoint | 0 | | | | not measured |",
 		"| 2 GiB, memory, shim | checkpoint | dump 3.000 |",
-		"| 2 GiB, memory | checkpoint | 1 | 0.70 | 3.00 | 2.80 | 4.0 | 0.00 | 0.00 |",
+		"| 2 GiB, memory | checkpoint | 1, 2 | 0.70 (0.70 to 0.70) | 3.00 (2.00 to 9.00) | 2.80 (2.80 to 2.80) | 4.0 | 0.00 | 0.00 |",
+		"| 32 GiB, memory | restore | 1, 0 | 0.25 (0.25 to 0.25) | - | - | - | 0.00 | - |",
 		"- 2 GiB, disk: 2 repetitions left out",
 	} {
 		if !strings.Contains(string(text), want) {

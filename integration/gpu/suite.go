@@ -96,7 +96,7 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	}
 	// Not a share of the memory: there are machines whose memory grows with its
 	// use, and begins small.
-	size := fmt.Sprintf("size=%dm", 2*slices.Max(s.sizes)+8<<10)
+	size := fmt.Sprintf("size=%dm", 2*largest(s.series)+8<<10)
 	if err := unix.Mount("hetgpu", s.ram, "tmpfs", 0, size); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}

@@ -26,24 +26,15 @@ const (
 	// anything to tell it from: a start, and for each GiB twice what the driver
 	// and CRIU need (facts/measured.md).
 	firstPairFixed, firstPairPerGiB = 12.0, 5.0
+	// firstAloneFixed and firstAlonePerGiB are the same for the split engine
+	// alone: it starts one container and is held up by the disk at worst.
+	firstAloneFixed, firstAlonePerGiB = 8.0, 1.5
 )
-
-// series is what is timed: a size, where the snapshot goes, and how often.
-type series struct {
-	mib         int
-	disk        bool
-	repetitions int
-}
 
 // timeAll times the shim and the hand in turns, in an order by which a run that
 // has to stop early has something of each series.
 func (s *suite) timeAll(ctx context.Context) {
-	var all []series
-	for i, mib := range s.sizes {
-		all = append(all, series{mib: mib, repetitions: s.repetitions[i]})
-	}
-	all = append(all, series{mib: s.sizes[0], disk: true, repetitions: s.repetitions[0]})
-	for _, round := range schedule(all) {
+	for _, round := range schedule(s.series) {
 		s.timePair(ctx, round)
 	}
 	s.run.judge()
@@ -52,27 +43,10 @@ func (s *suite) timeAll(ctx context.Context) {
 	}
 }
 
-// schedule orders the repetitions: first half of each series (at least one),
-// then what is left, the large ones first.
-func schedule(all []series) []series {
-	var first, rest []series
-	for _, one := range all {
-		for i := range one.repetitions {
-			if i < (one.repetitions+1)/2 {
-				first = append(first, one)
-			} else {
-				rest = append(rest, one)
-			}
-		}
-	}
-	slices.SortStableFunc(rest, func(a, b series) int { return b.mib - a.mib })
-	return append(first, rest...)
-}
-
-// timePair takes one repetition by the shim, with each engine, and one by hand;
-// which of them is first changes each time.
-func (s *suite) timePair(ctx context.Context, one series) {
-	timing := s.run.timing(one)
+// timePair takes one repetition by the shim, with each engine, and one by hand,
+// if its turn has peers; which of them is first changes each time.
+func (s *suite) timePair(ctx context.Context, one turn) {
+	timing := s.run.timing(one.series)
 	if s.run.errors() >= maxErrors {
 		timing.LeftOut++
 		return
@@ -87,18 +61,24 @@ func (s *suite) timePair(ctx context.Context, one series) {
 		take   func(context.Context, *test, series) (Sample, error)
 		into   *[]Sample
 	}
-	methods := []method{{engineDriver, timeShim, &timing.Shim}, {engineDriver, timeHand, &timing.Hand}}
+	var methods []method
+	if one.peers {
+		methods = append(methods, method{engineDriver, timeShim, &timing.Shim}, method{engineDriver, timeHand, &timing.Hand})
+	}
 	if slices.Contains(s.engines, engineSplit) {
 		methods = append(methods, method{engineSplit, timeShim, &timing.Split})
+	}
+	if len(methods) == 0 {
+		return
 	}
 	first := len(timing.Shim) % len(methods)
 	start := time.Now()
 	for i := range methods {
 		m := methods[(i+first)%len(methods)]
 		var sample Sample
-		_, err := s.attempt(ctx, row{timeout: s.sampleTimeout(one), test: func(ctx context.Context, t *test) (string, error) {
+		_, err := s.attempt(ctx, row{timeout: s.sampleTimeout(one.series), test: func(ctx context.Context, t *test) (string, error) {
 			var err error
-			sample, err = m.take(ctx, t, one)
+			sample, err = m.take(ctx, t, one.series)
 			return "", err
 		}}, m.engine)
 		if err != nil {
@@ -109,7 +89,8 @@ func (s *suite) timePair(ctx context.Context, one series) {
 		*m.into = append(*m.into, sample)
 		s.say("%s %s: checkpoint %.2f s, restore %.2f s", timing.Name(), sample.By, sample.Checkpoint, sample.Restore)
 	}
-	timing.pair = max(timing.pair, time.Since(start))
+	took := timing.took(one.peers)
+	*took = max(*took, time.Since(start))
 	if err := s.save(); err != nil {
 		s.say("write the report: %v", err)
 	}
@@ -123,17 +104,20 @@ func (s *suite) sampleTimeout(one series) time.Duration {
 	return timeout
 }
 
-// expect is how long a pair will take, by the ones that were timed.
-func (s *suite) expect(one series) time.Duration {
-	if t := s.run.timing(one); t.pair > 0 {
-		return t.pair
+// expect is how long a turn will take, by the ones that were timed.
+func (s *suite) expect(one turn) time.Duration {
+	if took := *s.run.timing(one.series).took(one.peers); took > 0 {
+		return took
 	}
-	gib := float64(one.mib) / 1024
-	guess := time.Duration((firstPairFixed + firstPairPerGiB*gib) * float64(time.Second))
+	fixed, perGiB := firstAloneFixed, firstAlonePerGiB
+	if one.peers {
+		fixed, perGiB = firstPairFixed, firstPairPerGiB
+	}
+	guess := time.Duration((fixed + perGiB*float64(one.mib)/1024) * float64(time.Second))
 	for _, t := range s.run.Timings {
-		if t.pair > 0 {
+		if took := *t.took(one.peers); took > 0 && (t.Place == onDisk || !one.disk) {
 			// A larger one takes no more than in proportion.
-			guess = min(guess, time.Duration(float64(t.pair)*max(1, float64(one.mib)/float64(t.MiB))))
+			guess = min(guess, time.Duration(float64(took)*max(1, float64(one.mib)/float64(t.MiB))))
 		}
 	}
 	return guess
