@@ -32,8 +32,8 @@ type python struct {
 	Executable string   `json:"executable"`
 	Paths      []string `json:"paths"`
 	Torch      bool     `json:"torch"`
-	// env is for its programs.
-	env []string
+	// env and files are for its programs.
+	env, files []string
 }
 
 // findPython asks the python3 of this host what it consists of.
@@ -75,8 +75,9 @@ func (p *python) findTools() {
 			p.env = append(p.env, "CUDA_HOME="+filepath.Dir(dir))
 		}
 	}
-	// Triton asks /sbin/ldconfig where libcuda is.
+	// Triton asks /sbin/ldconfig where libcuda is, which looks it up in its cache.
 	p.Paths = append(p.Paths, "/sbin")
+	p.files = append(p.files, "/etc/ld.so.cache")
 	p.env = append(p.env, "PATH="+path)
 }
 
@@ -100,6 +101,11 @@ func (p *python) mounts() ([]specs.Mount, error) {
 		var err error
 		if mounts, err = addMount(mounts, dir, dir); err != nil {
 			return nil, err
+		}
+	}
+	for _, file := range p.files {
+		if _, err := os.Stat(file); err == nil {
+			mounts = append(mounts, bind(file, file, "ro"))
 		}
 	}
 	return mounts[len(have):], nil
