@@ -144,6 +144,12 @@ func expectNoControlDir(t *testing.T) {
 func TestGPUSplitStreamOrdered(t *testing.T) {
 	d := onGPUs(t)
 	ctx := d.testContext(t)
+	// Room for two of what comes back at once.
+	large := standin.H200s(2, 1)
+	for i := range large.GPUs {
+		large.GPUs[i].Memory = 128 << 20
+	}
+	d.change(t, large)
 	s := d.splitToy("-a", "-b", "12000000")
 	c := d.run(ctx, t, s)
 	before := c.ticksOn(ctx, 1)

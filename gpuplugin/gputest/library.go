@@ -25,6 +25,7 @@ const (
 	OpHold      Op = "hold"
 	OpRelease   Op = "release"
 	OpPark      Op = "park"
+	OpCommit    Op = "commit"
 	OpUnpark    Op = "unpark"
 	OpDuplicate Op = "duplicate"
 	OpSave      Op = "save"
@@ -64,6 +65,8 @@ type client struct {
 
 type parcel struct {
 	memory Memory
+	// from is the process that has not let go of it yet.
+	from int
 	// copied says that there is a copy, given that the original was given back.
 	copied, given bool
 }
@@ -248,11 +251,13 @@ func (l *Library) Release(ctx context.Context, _ string, pid int) error {
 		if c := l.clients[pid]; c != nil && c.state == nvidia.ClientHeld {
 			c.state = nvidia.ClientRunning
 		}
+		maps.DeleteFunc(l.parcels, func(_ string, p *parcel) bool { return p.from == pid })
 		return nil
 	})
 }
 
-// Park implements nvidia.Mover. The driver has to serve the process for it.
+// Park implements nvidia.Mover. The driver has to serve the process for it, which
+// has its memory still.
 func (l *Library) Park(ctx context.Context, req nvidia.ParkRequest) (parked nvidia.Parked, err error) {
 	err = l.serve(ctx, OpPark, req.PID, func() error {
 		c, err := l.find(req.PID, nvidia.ClientHeld)
@@ -264,15 +269,41 @@ func (l *Library) Park(ctx context.Context, req nvidia.ParkRequest) (parked nvid
 				return driverError(OpPark, helperapi.Class_CLASS_OTHER, 0, fmt.Sprintf("%d bytes on %s, of %v", bytes, uuid, req.Devices))
 			}
 		}
-		if err := l.m.take(req.PID, c.memory); err != nil {
-			return err
-		}
-		c.state = nvidia.ClientParked
-		l.parcels[req.Parcel] = &parcel{memory: c.memory}
+		l.parcels[req.Parcel] = &parcel{memory: c.memory, from: req.PID}
 		parked = nvidia.Parked{Chunks: len(c.memory), Bytes: c.memory}
 		return nil
 	})
 	return parked, err
+}
+
+// Commit implements nvidia.Mover. Each process is a call of its own to what is
+// recorded, and to faults; the driver has to serve it.
+func (l *Library) Commit(ctx context.Context, names []string) error {
+	var errs []error
+	for _, name := range names {
+		l.mu.Lock()
+		p := l.parcels[name]
+		l.mu.Unlock()
+		if p == nil {
+			continue // its process is gone
+		}
+		err := l.serve(ctx, OpCommit, p.from, func() error {
+			c, err := l.find(p.from, nvidia.ClientHeld)
+			if err == nil {
+				err = l.m.take(p.from, c.memory)
+			}
+			if err != nil {
+				delete(l.parcels, name)
+				return err
+			}
+			c.state, p.from = nvidia.ClientParked, 0
+			return nil
+		})
+		if !errors.Is(err, helperapi.ErrGone) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Duplicate implements nvidia.Mover.
@@ -304,6 +335,10 @@ func (l *Library) all(names []string) ([]*parcel, error) {
 // Unpark implements nvidia.Mover. The driver has to serve the process for it.
 func (l *Library) Unpark(ctx context.Context, _ string, pid int, name string) error {
 	return l.serve(ctx, OpUnpark, pid, func() error {
+		if p := l.parcels[name]; p != nil && p.from == pid {
+			delete(l.parcels, name)
+			return nil
+		}
 		c, err := l.find(pid, nvidia.ClientParked)
 		if err != nil {
 			return err

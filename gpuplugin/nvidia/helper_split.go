@@ -151,6 +151,14 @@ func (h *Helper) Park(ctx context.Context, req ParkRequest) (Parked, error) {
 	return Parked{Chunks: int(resp.GetChunks()), Bytes: resp.GetBytes()}, nil
 }
 
+// Commit implements [Mover].
+func (h *Helper) Commit(ctx context.Context, parcels []string) error {
+	return h.move(ctx, "commit", func(ctx context.Context, gpu helperapi.GPUService, number uint64) (*helperapi.Failure, error) {
+		resp, err := gpu.Commit(ctx, &helperapi.ParcelsRequest{Parcels: parcels, Operation: number})
+		return resp.GetFailure(), err
+	})
+}
+
 // Duplicate implements [Mover].
 func (h *Helper) Duplicate(ctx context.Context, parcels []string) (bool, error) {
 	var resp *helperapi.DuplicateResponse

@@ -88,6 +88,10 @@ func (m scriptedMover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia
 	return nvidia.Parked{Chunks: 3, Bytes: map[string]uint64{req.Parcel: uint64(req.PID) + req.Devices["d"]}}, m.act(ctx, req.Dir)
 }
 
+func (m scriptedMover) Commit(ctx context.Context, parcels []string) error {
+	return m.act(ctx, parcels[0])
+}
+
 func (m scriptedMover) Unpark(ctx context.Context, dir string, _ int, _ string) error {
 	return m.act(ctx, dir)
 }

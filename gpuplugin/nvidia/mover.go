@@ -22,7 +22,7 @@ import (
 // the helper: so a Mover has a helper of its own, beside the one that calls the
 // driver, which may be killed when the driver hangs.
 //
-// The order is Hold or HoldTogether, Park for each process; Duplicate or Save for all; Unpark,
+// The order is Hold or HoldTogether, Park for each process; Commit for all; Duplicate or Save for all; Unpark,
 // Release; Save if it was duplicated; Drop. A restore is Load beside CRIU, then
 // Unpark and Release.
 // Whatever failed, Release and Drop return to a running process and an empty
@@ -50,19 +50,26 @@ type Mover interface {
 	// Release lets a process go on that is held and not parked. Of one that is
 	// not held, or gone, it does nothing.
 	Release(ctx context.Context, dir string, pid int) error
-	// Park takes the device memory of a process that is held. When it returns
-	// without an error the process has none, and no connection to the helper;
-	// after an error it has all of it, and is held, or runs if it gave no answer
-	// that can be understood. A process that cannot say (it died) is
-	// helperapi.ErrGone.
+	// Park finds out what device memory a process has that is held, and makes a
+	// parcel of it. The process has it still, until Commit; Unpark and Release are
+	// the way back. After an error there is no parcel, and the process is held, or
+	// runs if it gave no answer that can be understood. A process that cannot say
+	// (it died) is helperapi.ErrGone.
 	Park(ctx context.Context, req ParkRequest) (Parked, error)
+	// Commit has the processes of parcels let go of their memory: of all that share
+	// some. When it returns without an error they have none, and no connection to
+	// the helper. After an error each has all of it or none, as Clients tells.
+	// A process that is gone is left out.
+	Commit(ctx context.Context, parcels []string) error
 	// Duplicate copies parcels within their devices, all of them or none, so
 	// that they can be given back before they are saved. False says that there
 	// is not enough device memory; nothing has changed then.
 	Duplicate(ctx context.Context, parcels []string) (bool, error)
 	// Unpark gives a parcel to a process that is parked, which is held then. The
 	// parcel ends, unless it was duplicated: then its copy stays, for Save.
-	// After an error the process is parked and the parcel is there.
+	// After an error the process is parked and the parcel is there. What other
+	// processes have made comes when they have theirs: until then it is
+	// helperapi.ErrNotReady.
 	Unpark(ctx context.Context, dir string, pid int, parcel string) error
 	// Save writes parcels, which stay, to a directory's hetgpu-mem*.img. The
 	// order of the parcels is that of the processes in the snapshot. After an

@@ -259,6 +259,9 @@ func (s *SplitEngine) Park(ctx context.Context, procs []gpuplugin.Process, devic
 	if len(errs) == 0 {
 		errs = each(ctx, split, "park", func(ctx context.Context, p gpuplugin.Process) error { return s.park(ctx, p, memory) })
 	}
+	if len(errs) == 0 && ctx.Err() == nil {
+		errs = append(errs, s.commit(ctx, split))
+	}
 	err := errors.Join(errs...)
 	if err == nil {
 		err = context.Cause(ctx)
@@ -283,6 +286,19 @@ func (s *SplitEngine) park(ctx context.Context, p gpuplugin.Process, devices map
 	return unlessGone(err)
 }
 
+// commit has the processes let go of what was parked.
+func (s *SplitEngine) commit(ctx context.Context, split []gpuplugin.Process) error {
+	if len(split) == 0 {
+		return nil
+	}
+	ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
+	defer cancel()
+	start := time.Now()
+	err := s.mover.Commit(ctx, s.parcelsOf(split))
+	s.driver.trace(ctx, 0, "commit", start)
+	return err
+}
+
 // Suspend has the driver take what is left of the processes' GPU state into
 // host memory. On error each process is back in the state in which it was found.
 func (s *SplitEngine) Suspend(ctx context.Context, procs []gpuplugin.Process) error {
@@ -299,11 +315,7 @@ func (s *SplitEngine) Resume(ctx context.Context, procs []gpuplugin.Process, dev
 	if err := s.driver.Resume(ctx, stopped(served(procs), splitOf(procs)), devices); err != nil {
 		return err
 	}
-	errs := each(ctx, splitOf(procs), "unpark", func(ctx context.Context, p gpuplugin.Process) error {
-		ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
-		defer cancel()
-		return s.unpark(ctx, p)
-	})
+	errs := s.unparkAll(ctx, splitOf(procs))
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -311,6 +323,27 @@ func (s *SplitEngine) Resume(ctx context.Context, procs []gpuplugin.Process, dev
 		return err
 	}
 	return errors.Join(each(ctx, procs, "release", s.settle)...)
+}
+
+// unparkAll gives processes their memory. What some share those get first who have
+// made it, so the others are asked once more.
+func (s *SplitEngine) unparkAll(ctx context.Context, procs []gpuplugin.Process) []error {
+	one := func(ctx context.Context, p gpuplugin.Process) error {
+		ctx, cancel := s.driver.outlive(ctx, s.driver.cfg.stepTimeout)
+		defer cancel()
+		return s.unpark(ctx, p)
+	}
+	waits := func(err error) bool { return errors.Is(err, helperapi.ErrNotReady) }
+	errs := each(ctx, procs, "unpark", one)
+	failed := slices.DeleteFunc(slices.Clone(errs), waits)
+	if len(failed) > 0 || len(errs) == 0 {
+		return errs
+	}
+	done := without(procs, errs)
+	left := slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool {
+		return slices.ContainsFunc(done, func(q gpuplugin.Process) bool { return q.PID == p.PID })
+	})
+	return each(ctx, left, "unpark", one)
 }
 
 func (s *SplitEngine) unpark(ctx context.Context, p gpuplugin.Process) error {

@@ -136,11 +136,12 @@ func TestSplitOrder(t *testing.T) {
 	// What can't be held back by the library is held back by the driver all the while.
 	wantStates(t, w.Machine, map[int]gpuplugin.State{1: running, 2: running, 3: running, 4: locked})
 	before(t, w.Calls(), gputest.OpUnlock, gputest.OpPark)
+	before(t, w.Calls(), gputest.OpPark, gputest.OpCommit)
 	if err := w.e.Suspend(t.Context(), procs); err != nil {
 		t.Fatal(err)
 	}
 	wantStates(t, w.Machine, all(checkpointed))
-	before(t, w.Calls(), gputest.OpPark, gputest.OpCheckpoint)
+	before(t, w.Calls(), gputest.OpCommit, gputest.OpCheckpoint)
 	for pid := 1; pid <= 3; pid++ {
 		w.lib.Dump(pid)
 	}
@@ -168,7 +169,8 @@ func TestSplitUndo(t *testing.T) {
 		gputest.OpHold:       {gputest.OpPark, gputest.OpCheckpoint},
 		gputest.OpLock:       {gputest.OpPark, gputest.OpCheckpoint},
 		gputest.OpUnlock:     {gputest.OpPark, gputest.OpCheckpoint},
-		gputest.OpPark:       {gputest.OpCheckpoint},
+		gputest.OpPark:       {gputest.OpCommit, gputest.OpCheckpoint},
+		gputest.OpCommit:     {gputest.OpCheckpoint},
 		gputest.OpCheckpoint: {gputest.OpSave},
 	}
 	for op, later := range never {
@@ -319,7 +321,7 @@ func TestSplitFallsBack(t *testing.T) {
 // let go, and are not saved without it.
 func TestSplitMemoryLost(t *testing.T) {
 	for name, op := range map[string]gputest.Op{
-		"by another's park": gputest.OpPark, "by the driver's checkpoint": gputest.OpCheckpoint, "while the dump goes on": "",
+		"by another's commit": gputest.OpCommit, "by the driver's checkpoint": gputest.OpCheckpoint, "while the dump goes on": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newSplitWorld(t)
@@ -448,7 +450,7 @@ func TestSplitGivesBackUnasked(t *testing.T) {
 
 // Processes that end at any time are no failure, and keep nothing in the helper.
 func TestSplitProcessExits(t *testing.T) {
-	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpPark, gputest.OpCheckpoint, gputest.OpUnpark} {
+	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpPark, gputest.OpCommit, gputest.OpCheckpoint, gputest.OpUnpark} {
 		t.Run(string(op), func(t *testing.T) {
 			w := newSplitWorld(t)
 			procs := w.processes(t, 1, 2, 3, 4)
@@ -554,7 +556,7 @@ func TestSplitRestore(t *testing.T) {
 
 // A canceled operation is undone although its context has ended.
 func TestSplitCancelled(t *testing.T) {
-	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpLock, gputest.OpPark, gputest.OpCheckpoint} {
+	for _, op := range []gputest.Op{gputest.OpHold, gputest.OpLock, gputest.OpPark, gputest.OpCommit, gputest.OpCheckpoint} {
 		w := newSplitWorld(t)
 		procs := w.processes(t, 1, 2, 3, 4)
 		ctx, cancel := context.WithCancel(t.Context())

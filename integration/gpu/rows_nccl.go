@@ -83,7 +83,7 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := p.mounts()
+	mounts, err := p.mounts(t.scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 		// NCCL's connections have both ends in the container.
 		oci.WithAnnotations(map[string]string{hetoci.AnnotationTCP: "established", hetoci.AnnotationCRIUConfig: config}),
 		oci.WithMounts(mounts), oci.WithDevShmSize(ncclShm),
-		oci.WithEnv(slices.Concat([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}, p.env, ncclEnv, env)))
+		oci.WithEnv(slices.Concat([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, p.env, ncclEnv, env)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("ranks"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)

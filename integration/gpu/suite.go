@@ -38,9 +38,10 @@ type suite struct {
 	d     *testbed.Daemon
 	image containerd.Image
 	ck    *checkpointer
-	// programs has the compiled test programs, ram is a tmpfs.
-	programs, ram string
-	lastID        int
+	// programs has the compiled test programs, ram is a tmpfs, and scratch is for
+	// what programs in containers write.
+	programs, ram, scratch string
+	lastID                 int
 }
 
 // row is one line of the report.
@@ -89,7 +90,8 @@ func (s *suite) setup(ctx context.Context) (err error) {
 		return err
 	}
 	s.ram, s.programs, s.disk = filepath.Join(s.work, "ram"), filepath.Join(s.work, "programs"), filepath.Join(s.work, "disk")
-	for _, dir := range []string{s.ram, s.programs, s.disk} {
+	s.scratch = filepath.Join(s.work, "scratch")
+	for _, dir := range []string{s.ram, s.programs, s.disk, s.scratch} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}

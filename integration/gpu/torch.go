@@ -89,8 +89,10 @@ func resolved(path string) string {
 	return path
 }
 
-// mounts makes Python visible in a container, where it is on the host.
-func (p *python) mounts() ([]specs.Mount, error) {
+// mounts makes Python visible in a container, where it is on the host, and a
+// directory for what it compiles while it runs: that is there for the restored one
+// too, which begins with another root file system.
+func (p *python) mounts(scratch string) ([]specs.Mount, error) {
 	// What every container of the suite has already.
 	have := []specs.Mount{{Destination: "/usr"}, {Destination: "/lib"}, {Destination: "/lib64"}}
 	mounts := have
@@ -103,6 +105,7 @@ func (p *python) mounts() ([]specs.Mount, error) {
 			return nil, err
 		}
 	}
+	mounts = append(mounts, bind(scratch, "/scratch", "rw"))
 	for _, file := range p.files {
 		if _, err := os.Stat(file); err == nil {
 			mounts = append(mounts, bind(file, file, "ro"))
@@ -193,11 +196,11 @@ func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := p.mounts()
+	mounts, err := p.mounts(t.scratch)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"}, p.env...)))
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, p.env...)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)

@@ -97,6 +97,9 @@ func TestMoverRefusesForgedMemory(t *testing.T) {
 			if _, err := b.mover.Park(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
+			if err := b.mover.Commit(t.Context(), []string{"forged"}); err != nil {
+				t.Fatal(err)
+			}
 			done, err := b.mover.Duplicate(t.Context(), []string{"forged"})
 			if done != (test.text == "") || test.text != "" && (err == nil || !strings.Contains(err.Error(), test.text)) {
 				t.Errorf("%t, %v", done, err)

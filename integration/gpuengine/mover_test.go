@@ -108,14 +108,27 @@ func (b *moverBench) park(t *testing.T, y *toy) {
 			t.Fatalf("parked %+v, %v", parked, err)
 		}
 	}
+	if err := b.mover.Commit(t.Context(), parcels(y)); err != nil {
+		t.Fatal(err)
+	}
 	b.clients(t, y, nvidia.ClientParked)
 }
 
 // unpark gives it back, and sees each go on with the right sums.
 func (b *moverBench) unpark(t *testing.T, y *toy) {
 	t.Helper()
+	waiting := map[int]string{}
 	for i, pid := range y.pids[1:] {
-		if err := b.mover.Unpark(t.Context(), b.control, pid, parcels(y)[i]); err != nil {
+		name := parcels(y)[i]
+		switch err := b.mover.Unpark(t.Context(), b.control, pid, name); {
+		case errors.Is(err, helperapi.ErrNotReady):
+			waiting[pid] = name
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	for pid, name := range waiting {
+		if err := b.mover.Unpark(t.Context(), b.control, pid, name); err != nil {
 			t.Fatal(err)
 		}
 	}

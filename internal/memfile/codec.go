@@ -296,7 +296,7 @@ func saltSize(encrypted bool) int {
 }
 
 func decodeChunk(m *indexpb.Chunk, encrypted bool) (Chunk, error) {
-	c := Chunk{ID: m.GetId(), Address: m.GetAddress(), Size: m.GetSize(), Shared: m.GetShared()}
+	c := Chunk{ID: m.GetId(), Address: m.GetAddress(), Size: m.GetSize(), Shared: m.GetShared(), Imported: m.GetImported()}
 	places, offsets, digests := m.GetPlaces(), m.GetOffsets(), m.GetDigests()
 	if c.Size == 0 || c.Size%Align != 0 || c.Size > MaxMemory {
 		return c, fmt.Errorf("%d bytes", c.Size)
@@ -368,7 +368,7 @@ func (x *Index) message() *indexpb.Index {
 }
 
 func (c *Chunk) message(encrypted bool) *indexpb.Chunk {
-	m := &indexpb.Chunk{Id: c.ID, Address: c.Address, Size: c.Size, Device: c.Device[:], Shared: c.Shared}
+	m := &indexpb.Chunk{Id: c.ID, Address: c.Address, Size: c.Size, Device: c.Device[:], Shared: c.Shared, Imported: c.Imported}
 	m.Places = make([]uint32, 0, len(c.Blocks))
 	m.Digests = make([]byte, 0, len(c.Blocks)*DigestSize)
 	for _, b := range c.Blocks {

@@ -92,8 +92,10 @@ type Chunk struct {
 	// Blocks are all of it, in order.
 	Blocks []Block
 	// Shared is 0 for memory that one process has. Several have the chunks with
-	// the same number: they are the same memory.
-	Shared uint32
+	// the same number: they are the same memory. Imported says of such a chunk that
+	// another of the processes has made the memory.
+	Shared   uint32
+	Imported bool
 }
 
 // BlockLen is the length of block i.

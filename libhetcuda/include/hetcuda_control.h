@@ -23,15 +23,25 @@
  *     HOLD     from now on every CUDA call waits. Answered when no thread is
  *              inside of the driver any more; if that takes longer than
  *              timeout_ms, everything goes on and the reply is -EAGAIN
- *     PARK     held: GPU work is waited for, every chunk is exported. The reply
- *              has their number; packets of at most HETCUDA_BATCH chunks follow,
- *              each with its descriptors. Nothing has changed until
+ *     MARK     held: with what the next PARK marks the chunks that other processes
+ *              have made; timeout_ms is the lower half of the nonce and `count`
+ *              the upper one
+ *     PARK     held: GPU work is waited for, every chunk is exported but those that
+ *              another process has made, which are marked. The reply has their
+ *              number; packets of at most HETCUDA_BATCH chunks follow, each with
+ *              the descriptors of those that have one. Nothing has changed until
  *     COMMIT   the chunks are unmapped and released; their addresses stay
  *              reserved. What the peer holds is then all there is. The reply's
  *              count is how many MiB went back to the devices beside the chunks,
  *              which were kept for the program's next allocations
- *     UNPARK   parked: `count` chunks follow as in PARK, exactly those that were
- *              parked, in any order. They are mapped again where they were
+ *     UNPARK   parked: `count` chunks follow, each with a descriptor, of those
+ *              that were parked, in any order. They are mapped again where they
+ *              were; what is not imported is copied into memory that the process
+ *              makes, if there is room. Chunks that another process has made may
+ *              come in a later UNPARK: the reply's count is how many are to come
+ *     SHARE    parked or held, after an UNPARK: the chunks that this process has
+ *              made and others may have are exported, as in PARK; not those for
+ *              which there was no room
  *     RELEASE  held or stepped, and not parked: calls go on
  *     STEP     from now on only `count` calls that give a device work may begin,
  *              in the order in which they come; the others wait, and all other
@@ -46,7 +56,7 @@
  * have, too; and then all are held. HOLD of a process that is stepped and can't
  * be held in time leaves it stepped, with no call left.
  *
- * STEP and STATUS are there from protocol 2 on.
+ * STEP and STATUS are there from protocol 2 on, MARK and SHARE from 3 on.
  *
  * A connection that ends takes its STEP and HOLD (and a PARK without COMMIT) with it, so
  * that a peer that dies leaves a running program. What is parked stays parked,
@@ -65,7 +75,7 @@
 #define HETCUDA_SOCKET_PREFIX "hetcuda."
 #define HETCUDA_MAGIC 0x31637468u /* "htc1" */
 
-enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 2 };
+enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 3 };
 
 enum hetcuda_op {
 	HETCUDA_HELLO = 1,
@@ -76,6 +86,8 @@ enum hetcuda_op {
 	HETCUDA_RELEASE = 6,
 	HETCUDA_STEP = 7,
 	HETCUDA_STATUS = 8,
+	HETCUDA_MARK = 9,
+	HETCUDA_SHARE = 10,
 };
 
 enum hetcuda_state {
@@ -89,14 +101,14 @@ struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
 	uint32_t timeout_ms; /* HOLD, PARK, STATUS */
-	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls */
+	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK */
 };
 
 struct hetcuda_reply {
 	uint32_t magic;
 	uint32_t op;    /* of the request */
 	int32_t status; /* 0, or a CUresult (positive), or an errno (negative) */
-	uint32_t count; /* PARK: chunks that follow; COMMIT: MiB */
+	uint32_t count; /* PARK, SHARE: chunks that follow; UNPARK: to come; COMMIT: MiB */
 	char text[HETCUDA_TEXT]; /* why, for people; ends with 0 */
 };
 
@@ -129,10 +141,28 @@ struct hetcuda_status {
 };
 
 /*
- * Memory that several processes have is a chunk of each. Which of them are the
- * same the peer has to find out, from all processes that share: the descriptors
- * don't tell, but what is written through one can be read through the other.
+ * Memory that several processes have is a chunk of each. The driver lets only the
+ * process export it that has made it, so the peer has to find out which memory an
+ * imported chunk is. Nobody has to be believed for that: the process that imported
+ * it writes a number that only the peer can have told it, and the peer looks for
+ * it through the descriptors of the others. With COMMIT, and without it, the
+ * process puts back what was there.
+ *
+ * The nonces of processes that are parked together differ in their lowest
+ * HETCUDA_MARK_BITS bits, so that each marks another word.
  */
+enum { HETCUDA_MARK_BITS = 18 }; /* 2 MiB in words: no device's pieces are smaller */
+
+static inline uint64_t hetcuda_mark(uint64_t nonce, uint64_t id)
+{
+	return nonce + id * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint64_t hetcuda_mark_offset(uint64_t nonce, uint64_t size)
+{
+	return (nonce & ((UINT64_C(1) << HETCUDA_MARK_BITS) - 1)) * sizeof(nonce) % size;
+}
+
 enum hetcuda_chunk_flags {
 	HETCUDA_EXPORTED = 1, /* another process may have it too */
 	HETCUDA_IMPORTED = 2, /* another process has made it */

@@ -31,6 +31,7 @@ CUresult chunk_create(struct chunk **made, size_t size, const CUmemAllocationPro
 	c->id = new_id();
 	c->size = size;
 	c->device = prop->location.id;
+	c->prop = *prop;
 	c->parkable = true;
 	*made = c;
 	return CUDA_SUCCESS;

@@ -37,15 +37,21 @@ struct chunk {
 	size_t size;
 	CUdevice device;
 	CUmemGenericAllocationHandle handle; // the driver's; 0 while parked
+	CUmemAllocationProp prop;            // that it was made with, unless it is imported
 	struct mapping *mappings;
 	struct mapping own; // of memory of cuMemAlloc: the only one
 
 	bool parkable; // in the list of all; else the driver's own checkpoint carries it
 	bool shared;   // another process may have it, by a descriptor
 	bool imported; // another process made it
+	bool borrowed; // made by this one, but the handle is the peer's (own.h)
 	bool counted;  // among those whose sharing can't be followed (counters.h)
 	bool parked;
 	bool taken; // imported again by the UNPARK that is under way
+
+	bool marked;       // with a number of the peer's, at mark_offset (mark.h)
+	uint64_t unmarked; // what was there
+	size_t mark_offset;
 
 	// A handle that the program has (handles.c).
 	uint64_t name;      // what the program calls it; 0: nothing

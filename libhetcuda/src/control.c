@@ -303,34 +303,62 @@ static void abandon(void)
 	exported = false;
 }
 
+typedef int export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
+
 /* Exports chunks from *next on, sends them as one packet. 0, ENDED, or 1: text says what went wrong. */
-static int send_batch(uint32_t *next, uint32_t count, char *text)
+static int send_batch(export *one, uint32_t *next, uint32_t count, char *text)
 {
 	struct hetcuda_chunk chunks[HETCUDA_BATCH];
+	unsigned int n;
 	int r = 0;
 
 	pthread_mutex_lock(&transit_lock);
-	while (transit.count < HETCUDA_BATCH && *next < count) {
-		memset(&chunks[transit.count], 0, sizeof(chunks[0]));
-		r = hetcuda_memory_export(*next, &chunks[transit.count], &transit.fd[transit.count], text);
+	for (n = 0; n < HETCUDA_BATCH && *next < count; n++, ++*next) {
+		memset(&chunks[n], 0, sizeof(chunks[0]));
+		r = one(*next, &chunks[n], &transit.fd[transit.count], text);
 		if (r)
 			break;
-		transit.count++;
-		++*next;
+		transit.count += transit.fd[transit.count] >= 0;
 	}
 	pthread_mutex_unlock(&transit_lock);
 	/* With what there is: the program may be near its limit of descriptors. */
-	if (r && !transit.count)
+	if (r && !n)
 		return 1;
-	r = send_packet(chunks, transit.count * sizeof(chunks[0]));
+	r = send_packet(chunks, n * sizeof(chunks[0]));
 	close_transit();
 	return r;
+}
+
+/* The reply, and then all chunks that it has promised. */
+static int send_all(const struct hetcuda_request *request, export *one, uint32_t count)
+{
+	char text[HETCUDA_TEXT] = "";
+	uint32_t next = 0;
+	int r = answer(request, 0, count, "");
+
+	while (!r && next < count)
+		r = send_batch(one, &next, count, text);
+	/* Only the end of the connection can take that back. */
+	if (r > 0)
+		hetcuda_log("control: chunk %u of %u was not exported: %s", next, count, text);
+	return r ? ENDED : 0;
+}
+
+static int mark(const struct hetcuda_request *request)
+{
+	hetcuda_memory_mark((uint64_t)request->count << 32 | request->timeout_ms);
+	return answer(request, 0, 0, "");
+}
+
+static int share(const struct hetcuda_request *request)
+{
+	return send_all(request, hetcuda_memory_export_shared, hetcuda_memory_share());
 }
 
 static int park(const struct hetcuda_request *request)
 {
 	char text[HETCUDA_TEXT] = "";
-	uint32_t count = 0, next = 0;
+	uint32_t count = 0;
 	int r;
 
 	abandon();
@@ -338,14 +366,7 @@ static int park(const struct hetcuda_request *request)
 	if (r)
 		return answer(request, r, 0, text);
 	exported = true;
-	r = answer(request, 0, count, "");
-	while (!r && next < count)
-		r = send_batch(&next, count, text);
-	/* The reply is out and promised all chunks: only the end of the
-	 * connection can take that back. */
-	if (r > 0)
-		hetcuda_log("control: chunk %u of %u was not exported: %s", next, count, text);
-	return r ? ENDED : 0;
+	return send_all(request, hetcuda_memory_export, count);
 }
 
 static int commit(const struct hetcuda_request *request)
@@ -372,7 +393,7 @@ static int unpark(const struct hetcuda_request *request)
 {
 	struct hetcuda_chunk chunks[HETCUDA_BATCH];
 	char text[HETCUDA_TEXT] = "";
-	uint32_t left = request->count;
+	uint32_t left = request->count, missing = 0;
 	int status = 0;
 	ssize_t n;
 
@@ -395,12 +416,12 @@ static int unpark(const struct hetcuda_request *request)
 		left -= k;
 	}
 	if (!status)
-		status = hetcuda_memory_take_finish(text);
+		status = hetcuda_memory_take_finish(&missing, text);
 	if (status)
 		hetcuda_memory_take_undo();
-	else
+	else if (!missing)
 		state = HETCUDA_HELD;
-	return answer(request, status, 0, text);
+	return answer(request, status, status ? 0 : missing, text);
 }
 
 static int release(const struct hetcuda_request *request)
@@ -425,6 +446,8 @@ static int perform(const struct hetcuda_request *request)
 		[HETCUDA_UNPARK] = { unpark, PARKED, "UNPARK of a program that is not parked" },
 		[HETCUDA_RELEASE] = { release, HELD | STEPPED, "RELEASE of a program that is not held, or parked" },
 		[HETCUDA_STEP] = { step, RUNNING | STEPPED, "STEP of a program that is held" },
+		[HETCUDA_MARK] = { mark, HELD, "MARK of a program that is not held, or parked" },
+		[HETCUDA_SHARE] = { share, HELD | PARKED, "SHARE of a program that is not held" },
 		[HETCUDA_STATUS] = { tell_status, STEPPED, "STATUS of a program that is not stepped" },
 	};
 
@@ -477,6 +500,10 @@ static void serve_connection(void)
 	}
 	close_transit();
 	abandon();
+	/* Of an UNPARK that waited for another one. */
+	if (state == HETCUDA_PARKED)
+		hetcuda_memory_take_undo();
+	hetcuda_memory_mark(0);
 	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;

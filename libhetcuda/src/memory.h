@@ -56,9 +56,13 @@ int hetcuda_memory_idle(bool anew, uint32_t timeout_ms);
  */
 int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text);
 
+/* With what the chunks that other processes have made are marked by the next exports. */
+void hetcuda_memory_mark(uint64_t nonce);
+
 /*
- * A descriptor of chunk i, with FD_CLOEXEC; the caller closes it. Called for
- * each i in turn. Nothing has changed when it returns.
+ * A descriptor of chunk i, with FD_CLOEXEC; the caller closes it. -1 for one that
+ * another process has made, which is marked. Called for each i in turn. Apart from
+ * marks, nothing has changed when it returns.
  */
 int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
 
@@ -87,10 +91,19 @@ void hetcuda_memory_abandon(void);
 int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text);
 
 /*
- * 0 when every parked chunk was taken: the memory is the program's again.
- * With an error (-ENOENT: some are missing) nothing is taken any more.
+ * 0 when every parked chunk was taken: the memory is the program's again. Also
+ * 0 if chunks are to come that other processes have made: so many are *missing.
+ * With an error (-ENOENT: others are missing) nothing is taken any more.
  */
-int hetcuda_memory_take_finish(char *text);
+int hetcuda_memory_take_finish(uint32_t *missing, char *text);
+
+/*
+ * Numbers the chunks that this process has made and other processes may have, and
+ * that are there and can be exported; how many there are. Then export_shared for
+ * each in turn, as export.
+ */
+uint32_t hetcuda_memory_share(void);
+int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
 
 /* The taking failed: what was taken is let go of again; all stays parked. */
 void hetcuda_memory_take_undo(void);

@@ -74,10 +74,30 @@ WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *te
 	return -EINVAL;
 }
 
-WEAK int hetcuda_memory_take_finish(char *text)
+WEAK int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 {
 	(void)text;
+	*missing = 0;
 	return 0;
+}
+
+WEAK void hetcuda_memory_mark(uint64_t nonce)
+{
+	(void)nonce;
+}
+
+WEAK uint32_t hetcuda_memory_share(void)
+{
+	return 0;
+}
+
+WEAK int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	(void)i;
+	(void)chunk;
+	(void)fd;
+	(void)text;
+	return -EINVAL;
 }
 
 WEAK void hetcuda_memory_take_undo(void)

@@ -22,8 +22,11 @@
 #include "counters.h"
 #include "events.h"
 #include "idle.h"
+#include "log.h"
 #include "managed.h"
+#include "mark.h"
 #include "memory_free.h"
+#include "own.h"
 #include "park.h"
 #include "pools.h"
 #include "real.h"
@@ -31,6 +34,13 @@
 // The chunks that are parked, or about to be, in the order of their ids.
 static struct chunk **list;
 static uint32_t count;
+
+// Those that others get anew.
+static struct chunk **shared_list;
+static uint32_t shared_count;
+
+// The peer's nonce for marks; 0: none.
+static uint64_t nonce;
 
 // What was kept for later and has gone to the devices for the park, in bytes.
 static uint64_t trimmed;
@@ -116,6 +126,103 @@ int hetcuda_memory_idle(bool anew, uint32_t timeout_ms)
 	return capture_running() ? -EBUSY : wait_idle(anew, timeout_ms);
 }
 
+// unmap unmaps every mapping of a chunk that is not yet, map the opposite. Both can
+// be called again after a failure: each mapping knows whether it is there.
+static CUresult unmap(struct chunk *c)
+{
+	CUresult first = CUDA_SUCCESS;
+	for (struct mapping *m = c->mappings; m; m = m->next) {
+		CUresult r = m->away ? CUDA_SUCCESS : chunk_unmap(m);
+		if (first == CUDA_SUCCESS)
+			first = r;
+	}
+	return first;
+}
+
+static CUresult map(struct chunk *c)
+{
+	CUresult r = CUDA_SUCCESS;
+	for (struct mapping *m = c->mappings; m && r == CUDA_SUCCESS; m = m->next)
+		r = m->away ? chunk_map(m) : CUDA_SUCCESS;
+	return r;
+}
+
+// here calls what needs a context of a chunk's device: a program may have memory
+// on a device and none.
+static CUresult here(CUresult (*what)(struct chunk *), struct chunk *c)
+{
+	CUcontext before, context = on(c->device, &before), primary = NULL;
+	if (!context && REAL(cuDevicePrimaryCtxRetain)(&primary, c->device) == CUDA_SUCCESS &&
+	    context_switch(primary, &before) == CUDA_SUCCESS)
+		context = primary;
+	CUresult r = what(c);
+	off(context, before);
+	if (primary)
+		REAL(cuDevicePrimaryCtxRelease)(c->device);
+	return r;
+}
+
+static CUresult mark(struct chunk *c)
+{
+	return mark_put(c, nonce);
+}
+
+// unmark puts back what was where marks are; false if it can't, all the same.
+static bool unmark(char *text)
+{
+	bool all = true;
+	for (uint32_t i = 0; i < count; i++) {
+		CUresult r = list[i]->marked ? here(mark_remove, list[i]) : CUDA_SUCCESS;
+		if (r != CUDA_SUCCESS)
+			failed(r, text, "removing a mark", list[i]);
+		all = r == CUDA_SUCCESS && all;
+	}
+	return all;
+}
+
+void hetcuda_memory_mark(uint64_t number)
+{
+	nonce = number;
+}
+
+// own_mapped does it for a chunk that is mapped.
+static CUresult own_mapped(struct chunk *c, const char **call)
+{
+	*call = "the copy into memory of the process's own";
+	CUresult r = here(own_chunk, c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	CUcontext before, context = on(c->device, &before);
+	*call = "cuMemUnmap";
+	r = unmap(c);
+	CUresult mapped = map(c);
+	if (mapped != CUDA_SUCCESS)
+		*call = "cuMemMap";
+	off(context, before);
+	return mapped != CUDA_SUCCESS ? mapped : r;
+}
+
+// own_borrowed makes chunks the process's own for which there was no room when
+// they came back.
+static int own_borrowed(char *text)
+{
+	const char *call;
+	for (struct chunk *c = chunks; c; c = c->next) {
+		if (!c->borrowed)
+			continue;
+		// The others have it by the peer's handle, as this one.
+		if (c->shared) {
+			say(text, "there was no device memory for %zu bytes that other processes have too, when they came back from a park",
+			    c->size);
+			return -ENOMEM;
+		}
+		CUresult r = own_mapped(c, &call);
+		if (r != CUDA_SUCCESS)
+			return failed(r, text, call, c);
+	}
+	return 0;
+}
+
 static int quiesce(uint32_t timeout_ms, char *text)
 {
 	int result = sharing(text);
@@ -137,6 +244,15 @@ static int quiesce(uint32_t timeout_ms, char *text)
 	block_trim();
 	pools_quiesce();
 	trimmed = before - chunk_bytes;
+	result = own_borrowed(text);
+	if (result)
+		return result;
+	for (struct chunk *c = chunks; c && !nonce; c = c->next) {
+		if (!c->imported)
+			continue;
+		say(text, "the process has memory that another process has made, and the device helper is too old for that");
+		return -ENOTSUP;
+	}
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
@@ -160,48 +276,51 @@ int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
 	return 0;
 }
 
-int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
+static int export(struct chunk *c, struct hetcuda_chunk *out, int *fd, char *text)
 {
 	CUuuid uuid;
 	CUcontext before;
-	if (i >= count)
-		return -EINVAL;
-	struct chunk *c = list[i];
 	CUresult r = REAL(cuDeviceGetUuid)(&uuid, c->device);
 	if (r != CUDA_SUCCESS)
 		return failed(r, text, "cuDeviceGetUuid", c);
-	CUcontext context = on(c->device, &before);
 	*fd = -1;
-	r = REAL(cuMemExportToShareableHandle)(fd, c->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	off(context, before);
-	if (r != CUDA_SUCCESS)
-		return failed(r, text, "cuMemExportToShareableHandle", c);
-	fcntl(*fd, F_SETFD, FD_CLOEXEC);
+	if (c->imported) {
+		r = here(mark, c);
+		if (r != CUDA_SUCCESS)
+			return failed(r, text, "marking", c);
+	} else {
+		CUcontext context = on(c->device, &before);
+		r = REAL(cuMemExportToShareableHandle)(fd, c->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		off(context, before);
+		if (r != CUDA_SUCCESS)
+			return failed(r, text, "cuMemExportToShareableHandle", c);
+		fcntl(*fd, F_SETFD, FD_CLOEXEC);
+	}
 	*out = (struct hetcuda_chunk){.id = c->id, .address = c->mappings ? c->mappings->address : 0, .size = c->size};
 	out->flags = (c->shared ? HETCUDA_EXPORTED : 0) | (c->imported ? HETCUDA_IMPORTED : 0);
 	memcpy(out->device, uuid.bytes, sizeof out->device);
 	return 0;
 }
 
-// unmap unmaps every mapping of a chunk that is not yet, map the opposite. Both can
-// be called again after a failure: each mapping knows whether it is there.
-static CUresult unmap(struct chunk *c)
+int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
 {
-	CUresult first = CUDA_SUCCESS;
-	for (struct mapping *m = c->mappings; m; m = m->next) {
-		CUresult r = m->away ? CUDA_SUCCESS : chunk_unmap(m);
-		if (first == CUDA_SUCCESS)
-			first = r;
-	}
-	return first;
+	return i < count ? export(list[i], out, fd, text) : -EINVAL;
 }
 
-static CUresult map(struct chunk *c)
+uint32_t hetcuda_memory_share(void)
 {
-	CUresult r = CUDA_SUCCESS;
-	for (struct mapping *m = c->mappings; m && r == CUDA_SUCCESS; m = m->next)
-		r = m->away ? chunk_map(m) : CUDA_SUCCESS;
-	return r;
+	free(shared_list);
+	shared_count = 0;
+	shared_list = calloc(chunk_count + 1, sizeof *shared_list);
+	for (struct chunk *c = chunks; shared_list && c; c = c->next)
+		if (c->shared && !c->imported && !c->borrowed && (c->taken || !c->parked))
+			shared_list[shared_count++] = c;
+	return shared_count;
+}
+
+int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
+{
+	return i < shared_count ? export(shared_list[i], out, fd, text) : -EINVAL;
 }
 
 // let_go unmaps a chunk and releases its handle. A handle that can't be released
@@ -233,6 +352,8 @@ static bool roll_back(uint32_t chunks_done)
 int hetcuda_memory_commit(char *text)
 {
 	CUcontext before, context;
+	if (!unmark(text))
+		return -EIO;
 	pools_commit();
 	events_park();
 	// First all is unmapped: that can be undone, for the handles are still
@@ -269,6 +390,9 @@ uint64_t hetcuda_memory_trimmed(void)
 
 void hetcuda_memory_abandon(void)
 {
+	char text[HETCUDA_TEXT] = "";
+	if (!unmark(text))
+		hetcuda_log("memory: %s", text);
 	forget();
 	managed_abandon();
 }
@@ -304,11 +428,15 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
 	CUcontext context = on(c->device, &before);
 	r = REAL(cuMemImportFromShareableHandle)(&c->handle, (void *)(intptr_t)fd,
 						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	const char *call = "cuMemImportFromShareableHandle";
-	if (r == CUDA_SUCCESS) {
-		call = "cuMemMap";
-		r = map(c);
-	}
+	off(context, before);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "cuMemImportFromShareableHandle", c);
+	c->borrowed = !c->imported;
+	if (c->borrowed)
+		here(own_chunk, c); // if there is no room, before the next park
+	context = on(c->device, &before);
+	const char *call = "cuMemMap";
+	r = map(c);
 	off(context, before);
 	if (r != CUDA_SUCCESS) {
 		let_go(c);
@@ -327,16 +455,21 @@ void hetcuda_memory_take_undo(void)
 	}
 }
 
-int hetcuda_memory_take_finish(char *text)
+int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 {
-	uint32_t missing = 0;
-	for (uint32_t i = 0; i < count; i++)
-		missing += !list[i]->taken;
-	if (missing > 0) {
-		say(text, "%u of %u chunks are missing", missing, count);
+	uint32_t own = 0;
+	*missing = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		*missing += !list[i]->taken;
+		own += !list[i]->taken && !list[i]->imported;
+	}
+	if (own > 0) {
+		say(text, "%u of %u chunks are missing", *missing, count);
 		hetcuda_memory_take_undo();
 		return -ENOENT;
 	}
+	if (*missing > 0)
+		return 0;
 	for (uint32_t i = 0; i < count; i++)
 		list[i]->parked = list[i]->taken = false;
 	forget();

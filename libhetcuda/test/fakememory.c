@@ -21,6 +21,7 @@ enum { MOST = 4096, SIZE = 4096 };
 static int own[MOST]; /* -1: parked, or taken below */
 static int taken[MOST];
 static uint32_t total, numbered;
+static uint64_t marked;
 
 /* "export:70": the 70th export. The test sets it between requests. */
 static int fault(const char *step, uint32_t i)
@@ -132,9 +133,11 @@ int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 	return taken[i] < 0 ? -errno : 0;
 }
 
-int hetcuda_memory_take_finish(char *text)
+int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 {
 	uint32_t i;
+
+	*missing = 0;
 
 	for (i = 0; i < total; i++) {
 		if (taken[i] < 0) {
@@ -158,6 +161,22 @@ void hetcuda_memory_take_undo(void)
 			close(taken[i]);
 		taken[i] = -1;
 	}
+}
+
+void hetcuda_memory_mark(uint64_t nonce)
+{
+	marked = nonce;
+}
+
+uint32_t hetcuda_memory_share(void)
+{
+	return total;
+}
+
+int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	numbered = total;
+	return hetcuda_memory_export(i, chunk, fd, text);
 }
 
 void hetcuda_memory_forked(int initialized)

@@ -414,7 +414,7 @@ static void park_import(void)
 
 static const int orders[6][RANKS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
-// adopt puts descriptors of the exporter's into another's parcel.
+// adopt puts descriptors of what the maker has into another's parcel.
 static void adopt(const struct parcel *from, struct parcel *to, unsigned int chunks)
 {
 	unsigned int imported = 0;
@@ -424,12 +424,32 @@ static void adopt(const struct parcel *from, struct parcel *to, unsigned int chu
 		for (uint32_t j = 0; j < from->count; j++) {
 			if (from->chunks[j].size == to->chunks[i].size) {
 				CHECK(from->chunks[j].flags == HETCUDA_EXPORTED);
-				CHECK(dup2(from->fds[j], to->fds[i]) == to->fds[i]);
+				CHECK((to->fds[i] = dup(from->fds[j])) >= 0);
 				imported++;
 			}
 		}
 	}
 	CHECK(imported == chunks, "%u", imported);
+}
+
+// unpark_all gives each what it has made, in an order, and then the others what the
+// first has.
+static void unpark_all(const int *out, const int *fd, struct parcel *parcel, unsigned int chunks)
+{
+	struct parcel now;
+	for (int k = 0; k < RANKS; k++) {
+		struct hetcuda_reply reply = ask_unpark(fd[out[k]], &parcel[out[k]], 64);
+		CHECK(reply.status == 0 && reply.count == (out[k] == 0 ? 0 : chunks), "%d: %d, %u to come", out[k], reply.status, reply.count);
+	}
+	CHECK(ask_share(fd[0], &now) == 0 && now.count == chunks);
+	for (int k = 0; k < RANKS; k++) {
+		if (out[k] == 0)
+			continue;
+		adopt(&now, &parcel[out[k]], chunks);
+		struct hetcuda_reply reply = ask_unpark_imported(fd[out[k]], &parcel[out[k]]);
+		CHECK(reply.status == 0 && reply.count == 0);
+	}
+	drop_parcel(&now);
 }
 
 // park_all parks three processes that have so many chunks each, and begins to when
@@ -449,14 +469,13 @@ static void park_all(void (*const rank[])(void), unsigned int chunks)
 		}
 		for (int k = 0; k < RANKS; k++) {
 			int i = in[k];
+			CHECK(ask(fd[i], HETCUDA_MARK, (uint32_t)i + 1, (uint32_t)round + 1).status == 0);
 			int status = ask_park(fd[i], 5000, &parcel[i]);
 			CHECK(status == 0 && parcel[i].count == chunks, "%d, %u chunks", status, parcel[i].count);
-			CHECK(ask(fd[i], HETCUDA_COMMIT, 0, 0).status == 0);
 		}
-		for (int i = 1; i < RANKS && round >= 36; i++)
-			adopt(&parcel[0], &parcel[i], chunks);
 		for (int k = 0; k < RANKS; k++)
-			CHECK(ask_unpark(fd[out[k]], &parcel[out[k]], 64).status == 0);
+			CHECK(ask(fd[in[k]], HETCUDA_COMMIT, 0, 0).status == 0);
+		unpark_all(out, fd, parcel, chunks);
 		uint32_t before = shared->written;
 		for (int i = 0; i < RANKS; i++) {
 			drop_parcel(&parcel[i]);

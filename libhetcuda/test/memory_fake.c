@@ -23,7 +23,7 @@ struct memory { // physical, for as long as a handle or a mapping has it
 	int device;
 	unsigned references;
 	unsigned maps;
-	bool exportable;
+	bool exportable, imported;
 };
 
 struct map {
@@ -88,7 +88,8 @@ static void drop(struct memory *m)
 	if (m->references > 0 || m->maps > 0)
 		return;
 	close(m->fd);
-	fake.used[m->device] -= m->size;
+	if (!m->imported) // who made it has it in its account
+		fake.used[m->device] -= m->size;
 	free(m);
 }
 
@@ -172,9 +173,8 @@ static CUresult f_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h
 		return CUDA_ERROR_INVALID_VALUE;
 	struct memory *m = calloc(1, sizeof *m);
 	m->fd = dup(fd);
-	m->size = (size_t)s.st_size;
-	m->exportable = true;
-	fake.used[0] += m->size;
+	m->size = (size_t)s.st_size; // and not exportable, as with the driver
+	m->imported = true;
 	return give(handle, m);
 }
 
@@ -273,11 +273,16 @@ static CUresult f_cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAc
 	return CUDA_SUCCESS;
 }
 
+static bool access_to(CUdeviceptr address, CUdevice device)
+{
+	size_t i = find_map(address);
+	return i < map_count && maps[i].address <= address && (maps[i].writers >> device & 1);
+}
+
 bool fake_access(CUdeviceptr address, CUdevice device)
 {
 	QUERY();
-	size_t i = find_map(address);
-	return i < map_count && maps[i].address <= address && (maps[i].writers >> device & 1);
+	return access_to(address, device);
 }
 
 static CUresult f_cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
@@ -488,6 +493,47 @@ static CUresult f_cuCtxSetFlags(unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
+static CUresult f_cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
+{
+	ENTER();
+	if (!known(current) || !access_to(from, current->device))
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(to, (const void *)from, size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult f_cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
+{
+	ENTER();
+	if (!known(current) || !access_to(to, current->device))
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy((void *)to, from, size);
+	return CUDA_SUCCESS;
+}
+
+// The whole of a memory is copied into another one; what was never written, of
+// which tests have gigabytes, stays so.
+static CUresult f_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	ENTER();
+	static char part[1 << 20];
+	size_t t = find_map(to), f = find_map(from);
+	if (!known(current) || stream || t >= map_count || f >= map_count || maps[t].address != to || maps[t].size != size ||
+	    maps[f].address != from || maps[f].size != size || !(maps[t].writers & maps[f].writers & 1u << current->device))
+		return CUDA_ERROR_INVALID_VALUE;
+	int in = maps[f].memory->fd, out = maps[t].memory->fd;
+	for (off_t at = 0, end; (at = lseek(in, at, SEEK_DATA)) >= 0 && at < (off_t)size; at = end) {
+		end = lseek(in, at, SEEK_HOLE);
+		for (ssize_t n; at < end; at += n) {
+			size_t most = (size_t)(end - at) < sizeof part ? (size_t)(end - at) : sizeof part;
+			n = pread(in, part, most, at);
+			if (n <= 0 || pwrite(out, part, (size_t)n, at) != n)
+				abort();
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
 static CUresult f_cuStreamSynchronize(CUstream stream)
 {
 	(void)stream;
@@ -688,7 +734,7 @@ static CUresult f_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 	X(cuMemPoolGetAttribute) X(cuMemGetInfo_v2) X(cuMemAllocPitch_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes)           \
 	X(cuPointerSetAttribute) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)          \
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
-	X(cuStreamSynchronize) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \
+	X(cuStreamSynchronize) X(cuMemcpyDtoDAsync_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyHtoD_v2) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \
 	X(cuDevicePrimaryCtxReset_v2) X(cuDevicePrimaryCtxGetState) X(cuCtxEnablePeerAccess)                          \
 	X(cuCtxDisablePeerAccess) X(cuDeviceGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetUuid_v2) X(cuGetErrorName) \
 	X(cuThreadExchangeStreamCaptureMode) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuMemFreeAsync)

@@ -21,6 +21,7 @@
 #define MIB ((size_t)1 << 20)
 
 static char text[HETCUDA_TEXT];
+static uint32_t missing;
 
 static CUmemAllocationProp on_device(int device)
 {
@@ -35,23 +36,56 @@ static const CUmemAccessDesc writing[] = {
 	{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
 };
 
-// park lets go of everything and takes it back.
+// The descriptor of what the program has imported, which its maker gave the peer.
+static int makers = -1;
+
+#define NONCE UINT64_C(0x123456789abcdef0)
+
+static uint64_t word_of(int fd, const struct hetcuda_chunk *c)
+{
+	uint64_t word;
+	CHECK(pread(fd, &word, sizeof word, (off_t)hetcuda_mark_offset(NONCE, c->size)) == sizeof word);
+	return word;
+}
+
+// park lets go of everything and takes it back, what is imported in a second turn.
 static int park(void)
 {
 	struct hetcuda_chunk c[16];
 	int fd[16];
-	uint32_t n;
+	uint32_t n, imported = 0;
+	uint64_t before[16];
+	hetcuda_memory_mark(NONCE);
 	int r = hetcuda_memory_quiesce(1000, &n, text);
 	if (r)
 		return r;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		c[i].size = 4 * MIB;
+		before[i] = makers >= 0 ? word_of(makers, &c[i]) : 0;
 		OK(hetcuda_memory_export(i, &c[i], &fd[i], text));
+		CHECK((fd[i] < 0) == !!(c[i].flags & HETCUDA_IMPORTED));
+		if (fd[i] >= 0)
+			continue;
+		imported++;
+		CHECK(word_of(makers, &c[i]) == hetcuda_mark(NONCE, c[i].id) && word_of(makers, &c[i]) != before[i]);
+	}
 	OK(hetcuda_memory_commit(text));
 	for (uint32_t i = 0; i < n; i++)
-		OK(hetcuda_memory_take(&c[i], fd[i], text));
+		CHECK(fd[i] >= 0 || word_of(makers, &c[i]) == before[i]);
 	for (uint32_t i = 0; i < n; i++)
-		close(fd[i]);
-	OK(hetcuda_memory_take_finish(text));
+		if (fd[i] >= 0)
+			OK(hetcuda_memory_take(&c[i], fd[i], text));
+	OK(hetcuda_memory_take_finish(&missing, text));
+	CHECK(missing == imported);
+	for (uint32_t i = 0; i < n; i++)
+		if (fd[i] < 0)
+			OK(hetcuda_memory_take(&c[i], makers, text));
+	if (imported)
+		OK(hetcuda_memory_take_finish(&missing, text));
+	for (uint32_t i = 0; i < n; i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	CHECK(missing == 0);
 	return 0;
 }
 
@@ -149,16 +183,24 @@ static void others(void)
 	fake_start(1, 8 * GIB);
 	CUmemAllocationProp prop = on_device(0), numa = on_device(0);
 	CUmemGenericAllocationHandle shared, imported, host;
-	int fd;
+	struct hetcuda_chunk c;
+	uint32_t n;
+	int fd, again;
 	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	OK(hetcuda_cuMemCreate(&shared, 4 * MIB, &prop, 0));
 	OK(park());
 	OK(hetcuda_cuMemExportToShareableHandle(&fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	OK(park());
+	// To those that have it, it is given as it is now.
+	CHECK(hetcuda_memory_share() == 1);
+	OK(hetcuda_memory_export_shared(0, &c, &again, text));
+	CHECK(c.flags == HETCUDA_EXPORTED && c.size == 4 * MIB && hetcuda_memory_export_shared(1, &c, &again, text) == -EINVAL);
+	close(again);
 	OK(hetcuda_cuMemRelease(shared));
+	CHECK(hetcuda_memory_share() == 0);
 	OK(park());
 	OK(hetcuda_cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	close(fd);
+	makers = fd;
 	// How much that is shows when it is mapped.
 	text[0] = 0;
 	CHECK(handle_ours(imported) && park() == -ENOTSUP && strstr(text, "shares device memory"));
@@ -167,7 +209,19 @@ static void others(void)
 	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, imported, 0));
 	OK(hetcuda_cuMemRelease(imported));
 	CHECK(COUNTED(imported) == 0 && chunk_count == 1);
+	hetcuda_memory_mark(0);
+	CHECK(hetcuda_memory_quiesce(1000, &n, text) == -ENOTSUP && strstr(text, "too old"));
 	OK(park());
+	// Somebody who marks and doesn't go on has left nothing.
+	hetcuda_memory_mark(NONCE);
+	OK(hetcuda_memory_quiesce(1000, &n, text));
+	OK(hetcuda_memory_export(0, &c, &again, text));
+	CHECK(n == 1 && word_of(makers, &c) == hetcuda_mark(NONCE, c.id));
+	hetcuda_memory_abandon();
+	CHECK(word_of(makers, &c) == 0);
+	OK(park());
+	close(makers);
+	makers = -1;
 	OK(hetcuda_cuMemUnmap(va, 4 * MIB));
 	CHECK(COUNTED(imported) == 0 && chunk_count == 0);
 	OK(park());

@@ -712,7 +712,7 @@ static void park(void)
 			OK(hetcuda_memory_take(&taken[i], fds[i], text));
 			close(fds[i]);
 		}
-		OK(hetcuda_memory_take_finish(text));
+		OK(hetcuda_memory_take_finish(&(uint32_t){0}, text));
 		for (int i = 0; i < N; i++)
 			CHECK(i % 4 == 0 || (*(char *)used[i] == i && *(char *)(used[i] + MIB - 1) == i));
 		CHECK(*(char *)large == 99 && *(char *)(large + 100 * MIB - 1) == 99);

@@ -262,7 +262,7 @@ static void park(void)
 		CHECK(fake.handles == 0 && fake.maps == 0);
 		for (uint32_t i = count; i-- > 0;)
 			OK(hetcuda_memory_take(&taken[i], fds[i], text));
-		OK(hetcuda_memory_take_finish(text));
+		OK(hetcuda_memory_take_finish(&(uint32_t){0}, text));
 	}
 	for (uint32_t i = 0; i < count; i++)
 		close(fds[i]);

@@ -189,9 +189,14 @@ struct hetcuda_status ask_status(int fd, enum hetcuda_op op, uint32_t timeout_ms
 	return packet.status;
 }
 
-int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel)
+static bool imported(const struct hetcuda_chunk *c)
 {
-	struct hetcuda_reply reply = ask(fd, HETCUDA_PARK, timeout_ms, 0);
+	return c->flags & HETCUDA_IMPORTED;
+}
+
+static int ask_chunks(int fd, enum hetcuda_op op, uint32_t timeout_ms, struct parcel *parcel)
+{
+	struct hetcuda_reply reply = ask(fd, op, timeout_ms, 0);
 	uint32_t have = 0;
 
 	memset(parcel, 0, sizeof(*parcel));
@@ -202,35 +207,60 @@ int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel)
 	parcel->fds = calloc(reply.count + HETCUDA_BATCH, sizeof(parcel->fds[0]));
 	CHECK(parcel->chunks && parcel->fds);
 	while (have < reply.count) {
-		int nfds = 0;
-		ssize_t n = receive_packet(fd, parcel->chunks + have, (reply.count - have) * sizeof(parcel->chunks[0]),
-					   parcel->fds + have, &nfds);
+		int fds[HETCUDA_BATCH], nfds = 0, used = 0;
+		ssize_t n = receive_packet(fd, parcel->chunks + have, (reply.count - have) * sizeof(parcel->chunks[0]), fds, &nfds);
 
 		CHECK(n > 0 && n % (ssize_t)sizeof(parcel->chunks[0]) == 0, "%zd", n);
-		CHECK((size_t)n / sizeof(parcel->chunks[0]) == (size_t)nfds, "%d", nfds);
-		have += (uint32_t)nfds;
+		for (ssize_t i = 0; i < n / (ssize_t)sizeof(parcel->chunks[0]); i++, have++)
+			parcel->fds[have] = imported(&parcel->chunks[have]) ? -1 : fds[used++];
+		CHECK(used == nfds, "%d, %d", used, nfds);
 	}
 	return 0;
 }
 
-struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch)
+int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel)
+{
+	return ask_chunks(fd, HETCUDA_PARK, timeout_ms, parcel);
+}
+
+int ask_share(int fd, struct parcel *parcel)
+{
+	return ask_chunks(fd, HETCUDA_SHARE, 0, parcel);
+}
+
+static struct hetcuda_reply give(int fd, const struct parcel *parcel, bool what, uint32_t batch)
 {
 	struct hetcuda_chunk chunks[HETCUDA_BATCH];
 	int fds[HETCUDA_BATCH];
-	uint32_t left = parcel->count;
+	uint32_t left = parcel->count, total = 0, i;
 
-	send_request(fd, HETCUDA_UNPARK, 0, parcel->count);
+	for (i = 0; i < parcel->count; i++)
+		total += imported(&parcel->chunks[i]) == what;
+	send_request(fd, HETCUDA_UNPARK, 0, total);
 	while (left) {
 		uint32_t k = 0;
 
 		while (k < batch && left) {
 			left--;
+			if (imported(&parcel->chunks[left]) != what)
+				continue;
 			chunks[k] = parcel->chunks[left];
 			fds[k++] = parcel->fds[left];
 		}
-		send_packet(fd, chunks, k * sizeof(chunks[0]), fds, (int)k);
+		if (k)
+			send_packet(fd, chunks, k * sizeof(chunks[0]), fds, (int)k);
 	}
 	return receive_reply(fd, HETCUDA_UNPARK);
+}
+
+struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch)
+{
+	return give(fd, parcel, false, batch);
+}
+
+struct hetcuda_reply ask_unpark_imported(int fd, const struct parcel *parcel)
+{
+	return give(fd, parcel, true, HETCUDA_BATCH);
 }
 
 void drop_parcel(struct parcel *parcel)

@@ -61,10 +61,12 @@ struct parcel {
 	int *fds;
 };
 
-/* PARK, and all chunks. status is the reply's. */
+/* PARK or SHARE, and all chunks; -1 for the descriptor of an imported one. status is the reply's. */
 int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel);
-/* UNPARK in packets of `batch`, the last chunk first. */
+int ask_share(int fd, struct parcel *parcel);
+/* UNPARK in packets of `batch`, the last chunk first, without those that are imported; and of those. */
 struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch);
+struct hetcuda_reply ask_unpark_imported(int fd, const struct parcel *parcel);
 void drop_parcel(struct parcel *parcel);
 
 /* This process, parked by itself as somebody outside would do it: held, parked,

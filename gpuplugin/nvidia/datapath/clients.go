@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containerd/log"
@@ -197,6 +198,9 @@ func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
 	if held == nil {
 		return nil
 	}
+	if err := m.forget(m.uncommitted(key)); err != nil {
+		log.G(ctx).WithError(err).Warn("memory that was to be parked is still held here")
+	}
 	// The end of the connection does it too, but only this is answered when it
 	// is done.
 	err := held.Release(ctx)
@@ -207,20 +211,37 @@ func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
 	return err
 }
 
+// uncommitted are the parcels of memory that a process has not let go of.
+func (m *Mover) uncommitted(key client) (parcels []*parcel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.parcels {
+		if p.busy == "" && p.taken() && !p.parked && p.from == key {
+			parcels = append(parcels, p)
+		}
+	}
+	return parcels
+}
+
 // Park implements nvidia.Mover.
 func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked, error) {
-	key, name := client{req.Dir, req.PID}, req.Parcel
+	key := client{req.Dir, req.PID}
 	held := m.holding(key)
 	if held == nil {
 		return nvidia.Parked{}, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "park", Detail: fmt.Sprintf("process %d is not held", req.PID)}
 	}
-	parcels, err := m.claim("park", name)
+	parcels, err := m.claim("park", req.Parcel)
 	if err != nil {
 		return nvidia.Parked{}, err
 	}
 	defer m.end(parcels)
 	p := parcels[0]
-	chunks, fds, err := held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
+	p.from, p.nonce = key, m.newNonce()
+	var chunks []hetcuda.Chunk
+	var fds []int
+	if err = held.Mark(ctx, p.nonce); err == nil {
+		chunks, fds, err = held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
+	}
 	if err != nil {
 		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
 	}
@@ -232,26 +253,70 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 	if parked.Bytes, err = p.bytes(); err != nil {
 		return nvidia.Parked{}, errors.Join(err, m.forget(parcels))
 	}
-	// From here on what the process does is waited for, or its memory would be
+	return parked, nil
+}
+
+func (m *Mover) newNonce() hetcuda.Nonce {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.places++
+	return hetcuda.NewNonce(m.places)
+}
+
+// Commit implements nvidia.Mover.
+func (m *Mover) Commit(ctx context.Context, names []string) error {
+	parcels, err := m.begin("commit", m.there(names)...)
+	if err != nil {
+		return err
+	}
+	defer m.end(parcels)
+	if err := m.identify(ctx, parcels); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// From here on what the processes do is waited for, or their memory would be
 	// lost between the two.
 	ctx = context.WithoutCancel(ctx)
+	return inParallel(parcels, func(p *parcel) error { return m.commit(ctx, p) })
+}
+
+// there are those of the names that there is a parcel of.
+func (m *Mover) there(names []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return m.parcels[name] == nil })
+}
+
+func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
+	held := m.holding(p.from)
+	if held == nil {
+		return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "commit", Detail: fmt.Sprintf("process %d is not held", p.from.pid)}
+	}
 	p.trimmed, err = held.Commit(ctx)
 	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) && !errors.Is(err, helperapi.ErrGone) {
-		m.letGo(key, held)
-		state, stateErr := m.stateOf(ctx, key, p.socket)
+		m.letGo(p.from, held)
+		state, stateErr := m.stateOf(ctx, p.from, p.socket)
 		if stateErr != nil {
 			// It may have let go of it, so it is kept, and can be given back.
-			return nvidia.Parked{}, errors.Join(fmt.Errorf("it can't be told whether the process still has its memory; parcel %q is kept: %w", name, err), stateErr)
+			p.parked = true
+			return errors.Join(fmt.Errorf("it can't be told whether process %d still has its memory; parcel %q is kept: %w", p.from.pid, p.name, err), stateErr)
 		}
 		if state == hetcuda.Parked {
 			err = nil
 		}
 	}
-	if err != nil {
-		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
+	if errors.Is(err, helperapi.ErrGone) {
+		m.letGo(p.from, held)
+		return m.forget([]*parcel{p})
 	}
-	m.letGo(key, held)
-	return parked, nil
+	if err != nil {
+		return errors.Join(m.parkFailed(p.from, held, err), m.forget([]*parcel{p}))
+	}
+	p.parked = true
+	m.letGo(p.from, held)
+	return nil
 }
 
 // parkFailed keeps a hold that there still is.
@@ -283,39 +348,50 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if p.damage != nil {
 		return p.damage
 	}
-	chunks, fds := make([]hetcuda.Chunk, 0, len(p.pieces)), make([]int, 0, len(p.pieces))
+	if p.taken() && !p.parked {
+		return m.forget([]*parcel{p}) // the process never let go of it
+	}
 	for _, piece := range p.pieces {
 		if piece.fd < 0 {
 			return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "unpark", Detail: fmt.Sprintf("parcel %q was given back already", name)}
 		}
-		chunks, fds = append(chunks, piece.chunk), append(fds, piece.fd)
 	}
 	key := client{dir, pid}
-	c, err := m.connect(ctx, key, p.socket)
-	if err != nil {
-		return notYet(err)
+	c := m.holding(key)
+	if c == nil {
+		if c, err = m.connect(ctx, key, p.socket); err != nil {
+			return notYet(err)
+		}
 	}
 	if err := m.use(ctx, name, true); err != nil {
-		c.Close()
+		m.letGo(key, c)
 		return err
 	}
-	err = c.Unpark(ctx, chunks, fds)
+	err = m.give(ctx, c, p)
 	lost := (*hetcuda.LostError)(nil)
 	switch {
 	case err == nil:
 		m.keep(key, c)
 		m.given(name, key, true)
+	case errors.Is(err, errWaits):
+		m.keep(key, c)
+		return &helperapi.Error{Class: helperapi.Class_CLASS_NOT_READY, Call: "unpark", Detail: fmt.Sprintf("parcel %q: %v", name, err)}
 	case errors.As(err, &lost):
-		c.Close()
+		m.letGo(key, c)
+		m.undone(p)
 		state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
 		if !errors.Is(err, helperapi.ErrGone) && (stateErr != nil || state != hetcuda.Parked) {
 			m.given(name, key, false)
+		}
+		if errors.Is(err, helperapi.ErrGone) {
+			_ = m.settle(p, func(_, _ *piece) error { return nil })
 		}
 		if stateErr != nil || state == hetcuda.Parked {
 			return notYet(errors.Join(err, stateErr))
 		}
 	default:
-		c.Close()
+		m.letGo(key, c)
+		m.undone(p)
 		return err
 	}
 	// The process has it. That our own view can't be closed is no error of its.
@@ -328,6 +404,71 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
 	}
 	return nil
+}
+
+// taken tells whether a parcel was taken out of a process.
+func (p *parcel) taken() bool { return p.limits != nil }
+
+// errWaits means that a process has what it has made, and not yet what others have.
+var errWaits = errors.New("it waits for memory that other processes have made")
+
+// give gives a process what it has made, and then what others have, if they have it
+// back.
+func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
+	made, imported := p.chunksOf(false), p.chunksOf(true)
+	if !p.madeGiven {
+		if len(made.chunks) > 0 || len(imported.chunks) == 0 {
+			missing, err := c.Unpark(ctx, made.chunks, made.fds)
+			if err == nil && missing != len(imported.chunks) {
+				err = fmt.Errorf("process %d says that %d chunks are to come, and there are %d", c.PID(), missing, len(imported.chunks))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		p.madeGiven = true
+		if err := m.handOver(ctx, c, p); err != nil {
+			return err
+		}
+	}
+	if len(imported.chunks) == 0 {
+		return nil
+	}
+	if m.waits(p) {
+		return errWaits
+	}
+	missing, err := c.Unpark(ctx, imported.chunks, imported.fds)
+	if err == nil && missing != 0 {
+		err = fmt.Errorf("process %d says that %d chunks are to come, and there are none", c.PID(), missing)
+	}
+	return err
+}
+
+// undone notes that a process has nothing again. What others have got of it they
+// would not share with it any more.
+func (m *Mover) undone(p *parcel) {
+	p.madeGiven = false
+	if p.handedOver {
+		p.damage = &helperapi.Error{
+			Class: helperapi.Class_CLASS_DAMAGED, Call: "unpark",
+			Detail: fmt.Sprintf("parcel %q: other processes have memory of it already, which this one can't be given any more", p.name),
+		}
+	}
+}
+
+// some are chunks with their descriptors.
+type some struct {
+	chunks []hetcuda.Chunk
+	fds    []int
+}
+
+func (p *parcel) chunksOf(imported bool) (s some) {
+	for _, piece := range p.pieces {
+		if piece.same != nil == imported {
+			s.chunks, s.fds = append(s.chunks, piece.chunk), append(s.fds, piece.fd)
+		}
+	}
+	return s
 }
 
 // notYet says of an error that the next try may do better: the process was not

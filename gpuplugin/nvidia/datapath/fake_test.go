@@ -226,8 +226,11 @@ func (g *gpu) Close() error {
 func (g *gpu) NewStream() (datapath.Stream, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.fail["NewStream"]; err != nil {
+		return nil, err
+	}
 	g.streams++
-	return &stream{gpu: g}, g.fail["NewStream"]
+	return &stream{gpu: g}, nil
 }
 
 // stream does at Wait what was queued, as a device that takes its time.

@@ -75,17 +75,6 @@ func (m *Mover) given(parcel string, key client, held bool) {
 	}
 }
 
-// suspect notes that the memory of parcels may be other than it was.
-func (m *Mover) suspect(parcels []*parcel) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range parcels {
-		if f := m.lenderLocked(p.name); f != nil {
-			f.changed = true
-		}
-	}
-}
-
 // freeLocked notes that a process is not held any more.
 func (m *Mover) freeLocked(key client) {
 	for _, f := range m.fetched {
@@ -102,6 +91,12 @@ func (m *Mover) Keep(ctx context.Context, req nvidia.KeepRequest) (kept nvidia.K
 	defer m.end(parcels)
 	memory := keeper.Memory{Processes: len(parcels), Pieces: []keeper.Piece{}}
 	var fds []int
+	numbers := map[*piece]int{}
+	for _, p := range parcels {
+		for i := range p.pieces {
+			numbers[&p.pieces[i]] = len(numbers) + 1
+		}
+	}
 	for i, p := range parcels {
 		if p.damage != nil {
 			return kept, p.damage
@@ -112,6 +107,7 @@ func (m *Mover) Keep(ctx context.Context, req nvidia.KeepRequest) (kept nvidia.K
 			}
 			memory.Pieces = append(memory.Pieces, keeper.Piece{
 				Process: i, ID: piece.chunk.ID, Address: piece.chunk.Address, Size: piece.chunk.Size, Device: piece.device, Flags: piece.chunk.Flags,
+				Maker: numbers[piece.same],
 			})
 			fds = append(fds, piece.fd)
 		}
@@ -143,7 +139,7 @@ func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia
 	}
 	memory, fds, err := conn.Take(ctx, req.Digest, req.By)
 	if err == nil {
-		err = fill(parcels, memory, fds)
+		err = m.adopt(parcels, memory, fds)
 	}
 	if err != nil {
 		return kept, errors.Join(err, m.forget(parcels), conn.Close())
@@ -154,9 +150,9 @@ func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia
 	return nvidia.Kept{Digest: req.Digest, Bytes: memory.Devices()}, nil
 }
 
-// fill makes parcels of what a keeper gave. The descriptors are the parcels'
+// adopt makes parcels of what a keeper gave. The descriptors are the parcels'
 // then, also after an error.
-func fill(parcels []*parcel, memory keeper.Memory, fds []int) (err error) {
+func (m *Mover) adopt(parcels []*parcel, memory keeper.Memory, fds []int) (err error) {
 	if memory.Processes != len(parcels) {
 		hetcuda.Discard(fds)
 		return fmt.Errorf("the keeper has the memory of %d processes, and %d are to be restored", memory.Processes, len(parcels))
@@ -169,6 +165,21 @@ func fill(parcels []*parcel, memory keeper.Memory, fds []int) (err error) {
 			chunk:  hetcuda.Chunk{ID: p.ID, Address: p.Address, Size: p.Size, Device: device, Flags: p.Flags},
 			device: p.Device, fd: fds[i],
 		})
+	}
+	var all []*piece
+	for _, p := range parcels {
+		for i := range p.pieces {
+			all = append(all, &p.pieces[i])
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range memory.Pieces {
+		if p.Maker == 0 {
+			continue
+		}
+		all[i].same = all[p.Maker-1]
+		m.importers[all[i].same] = append(m.importers[all[i].same], all[i])
 	}
 	return err
 }

@@ -158,7 +158,7 @@ func TestFetchAndSave(t *testing.T) {
 	if _, err := memfile.Verify(t.Context(), s.dir, nil); err != nil || saved.Bytes != (3+2+3)*mib {
 		t.Errorf("saved %+v, %v", saved, err)
 	}
-	// A helper that dies now has put back what it wrote to find out who shares.
+	// A helper that dies now leaves what it was.
 	check(t, s.Drop(t.Context(), s.names))
 	for by(t, k) != "" {
 	}

@@ -4,6 +4,7 @@
 package datapath_test
 
 import (
+	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func TestSaveBeyondTheLimits(t *testing.T) {
 			one.hostile(t, chunks[i])
 			req := one.request()
 			req.Parcel = names[i]
-			_, err := one.Park(t.Context(), req)
+			_, err := one.take(t.Context(), req)
 			check(t, err)
 			benches = append(benches, &one)
 		}
@@ -115,13 +116,34 @@ func TestSaveBeyondTheLimits(t *testing.T) {
 	}
 }
 
-// Memory that was exported twice is one, also for who has imported it.
-func TestExportedTwice(t *testing.T) {
+// What is said to be imported and is not, nobody gets.
+func TestImportedFromNobody(t *testing.T) {
 	b := newBench(t)
 	first := hetcudatest.NewChunk(t, 1, 1<<30, uuid0, contents()[:6*mib])
 	first.Flags = hetcuda.Exported
-	b.hostile(t, first, another(t, first, 2, hetcuda.Exported), another(t, first, 3, hetcuda.Imported))
-	_, err := b.Park(t.Context(), b.request())
+	stranger := hetcudatest.NewChunk(t, 2, 2<<30, uuid0, contents()[:6*mib])
+	stranger.Flags = hetcuda.Imported
+	b.hostile(t, first, stranger)
+	if _, err := b.take(t.Context(), b.request()); err == nil || !strings.Contains(err.Error(), "a process that is not saved with it") {
+		t.Errorf("err = %v", err)
+	}
+	check(t, b.Unpark(t.Context(), b.control, os.Getpid(), "p"))
+	check(t, b.Release(t.Context(), b.control, os.Getpid()))
+	for id, data := range b.data {
+		if !bytes.Equal(b.process.Read(id), data) {
+			t.Errorf("chunk %d has changed", id)
+		}
+	}
+	b.clean(t, false)
+}
+
+// A process may have imported what it has made itself.
+func TestImportedFromItself(t *testing.T) {
+	b := newBench(t)
+	first := hetcudatest.NewChunk(t, 1, 1<<30, uuid0, contents()[:6*mib])
+	first.Flags = hetcuda.Exported
+	b.hostile(t, another(t, first, 3, hetcuda.Imported), first)
+	_, err := b.take(t.Context(), b.request())
 	check(t, err)
 	saved, err := b.Save(t.Context(), nvidia.SaveRequest{Dir: b.dir, Parcels: []string{"p"}})
 	check(t, err)
@@ -131,8 +153,8 @@ func TestExportedTwice(t *testing.T) {
 	index, err := memfile.Verify(t.Context(), b.dir, nil)
 	check(t, err)
 	for _, c := range index.Processes[0].Chunks {
-		if c.Shared != 1 {
-			t.Errorf("chunk %d: shared %d", c.ID, c.Shared)
+		if c.Shared != 1 || c.Imported != (c.ID == 3) {
+			t.Errorf("chunk %d: shared %d, imported %t", c.ID, c.Shared, c.Imported)
 		}
 	}
 	b.runs(t, "p")
@@ -147,7 +169,7 @@ func TestStrangeDescriptor(t *testing.T) {
 	b.control = t.TempDir()
 	b.process = hetcudatest.Start(t, b.control, hetcudatest.Chunk{ID: 1, Address: 1 << 30, Size: mib, Device: uuid0, FD: fd})
 	check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
-	_, err := b.Park(t.Context(), b.request())
+	_, err := b.take(t.Context(), b.request())
 	check(t, err)
 	if _, err := b.Duplicate(t.Context(), []string{"p"}); err == nil || !strings.Contains(err.Error(), "is of no memory") {
 		t.Errorf("err = %v", err)

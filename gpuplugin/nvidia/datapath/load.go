@@ -108,7 +108,7 @@ func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) error {
 	if err := inParallel(l.parcels, func(p *parcel) error { return l.mover.create(ctx, p) }); err != nil {
 		return err
 	}
-	if err := inParallel(l.parcels, (*parcel).lend); err != nil {
+	if err := inParallel(l.parcels, l.mover.lend); err != nil {
 		return err
 	}
 	return l.fill(ctx)

@@ -72,6 +72,10 @@ type Mover struct {
 	parcels map[string]*parcel
 	held    map[client]*hetcuda.Conn
 	fetched map[string]*fetched
+	// importers are the pieces that others stand for, until those are back.
+	importers map[*piece][]*piece
+	// places is how many nonces were made.
+	places uint64
 	// users is how many operations are under way, and idle ends the devices.
 	users int
 	idle  *time.Timer
@@ -104,6 +108,8 @@ func New(machine Machine, cfg Config) *Mover {
 		parcels: map[string]*parcel{},
 		held:    map[client]*hetcuda.Conn{},
 		fetched: map[string]*fetched{},
+
+		importers: map[*piece][]*piece{},
 	}
 }
 
@@ -205,6 +211,8 @@ func (m *Mover) forget(parcels []*parcel) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, p := range parcels {
+		// Nobody is there any more who could have other memory.
+		_ = m.settle(p, func(_, _ *piece) error { return nil })
 		errs = append(errs, p.close())
 	}
 	return errors.Join(errs...)

@@ -85,11 +85,20 @@ func (b *bench) request() nvidia.ParkRequest {
 	}
 }
 
+// take makes a parcel of a process's memory, which lets go of it.
+func (b *bench) take(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked, error) {
+	parked, err := b.Park(ctx, req)
+	if err == nil {
+		err = b.Commit(ctx, []string{req.Parcel})
+	}
+	return parked, err
+}
+
 // park makes the parcel "p" of the process's memory.
 func (b *bench) park(t *testing.T) {
 	t.Helper()
 	check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
-	parked, err := b.Park(t.Context(), b.request())
+	parked, err := b.take(t.Context(), b.request())
 	check(t, err)
 	want := map[string]uint64{uuid0.String(): 13*mib + 8192 + 4096, uuid1.String(): 8 * mib}
 	if parked.Chunks != 4 || !maps.Equal(parked.Bytes, want) {
@@ -359,7 +368,10 @@ func TestSaveWhileUnparking(t *testing.T) {
 	})
 	for i := range s.names {
 		wg.Go(func() {
-			err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+			err := helperapi.ErrNotReady
+			for errors.Is(err, helperapi.ErrNotReady) {
+				err = s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+			}
 			if err = errors.Join(err, s.Release(t.Context(), s.dirs[i], os.Getpid())); err != nil {
 				t.Error(err)
 			}
@@ -629,7 +641,7 @@ func TestParkFails(t *testing.T) {
 			b := newBench(t)
 			check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
 			b.process.Before(op, refuse(op))
-			if _, err := b.Park(t.Context(), b.request()); err == nil || !strings.Contains(err.Error(), "a kernel runs") {
+			if _, err := b.take(t.Context(), b.request()); err == nil || !strings.Contains(err.Error(), "a kernel runs") {
 				t.Errorf("err = %v", err)
 			}
 			b.process.Before(op, nil)
@@ -642,7 +654,7 @@ func TestParkFails(t *testing.T) {
 			b := newBench(t)
 			check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
 			b.process.Before(op, func(*net.UnixConn) bool { return false })
-			if _, err := b.Park(t.Context(), b.request()); err == nil {
+			if _, err := b.take(t.Context(), b.request()); err == nil {
 				t.Error("no error")
 			}
 			b.process.Before(op, nil)
@@ -658,14 +670,34 @@ func TestParkFails(t *testing.T) {
 			b.process.SetState(hetcudatest.Parked)
 			return false
 		})
-		if _, err := b.Park(t.Context(), b.request()); err != nil {
+		if _, err := b.take(t.Context(), b.request()); err != nil {
 			t.Error(err)
 		}
 		b.runs(t, "p")
 	})
+	t.Run("not committed", func(t *testing.T) {
+		for _, back := range []func(b *bench) error{
+			func(b *bench) error { return b.Unpark(t.Context(), b.control, os.Getpid(), "p") },
+			func(b *bench) error { return b.Release(t.Context(), b.control, os.Getpid()) },
+			func(b *bench) error { return b.Drop(t.Context(), []string{"p"}) },
+		} {
+			b := newBench(t)
+			check(t, b.Hold(t.Context(), b.control, os.Getpid(), time.Second))
+			_, err := b.Park(t.Context(), b.request())
+			check(t, err)
+			if b.process.State() != hetcudatest.Held {
+				t.Errorf("state %d", b.process.State())
+			}
+			check(t, back(b))
+			check(t, b.Release(t.Context(), b.control, os.Getpid()))
+			b.park(t)
+			b.runs(t, "p")
+			b.clean(t, false)
+		}
+	})
 	t.Run("not held", func(t *testing.T) {
 		b := newBench(t)
-		if _, err := b.Park(t.Context(), b.request()); !errors.Is(err, helperapi.ErrIllegalState) {
+		if _, err := b.take(t.Context(), b.request()); !errors.Is(err, helperapi.ErrIllegalState) {
 			t.Errorf("err = %v", err)
 		}
 	})

@@ -34,6 +34,14 @@ type parcel struct {
 	// trimmed is what the process gave back to its devices beside the pieces, in
 	// bytes, and takes again when it goes on.
 	trimmed uint64
+	// from is the process that it is being taken from, and nonce what that marks
+	// imported memory with; the process has it still while parked is false.
+	from   client
+	nonce  hetcuda.Nonce
+	parked bool
+	// madeGiven says that the process has what it has made, and handedOver that
+	// others have some of that.
+	madeGiven, handedOver bool
 	// damage is why it can't be given back any more.
 	damage error
 	// views map the memory of the process, once it is to be read, and copies
@@ -57,8 +65,10 @@ type piece struct {
 	// address is where it can be read, 0 for nowhere.
 	address uint64
 	// same is the piece of another process that is the same memory, and that
-	// stands for it; nil for one that stands for itself.
-	same *piece
+	// stands for it; nil for one that stands for itself. ready says that the other
+	// process has it back; guarded by Mover.mu.
+	same  *piece
+	ready bool
 }
 
 // free fails for a parcel that is used. Mover.mu: held.
@@ -137,9 +147,6 @@ func (p *parcel) copyArea(view *area) (*area, error) {
 
 // mapAll maps the memory of parcels so that it can be read.
 func (m *Mover) mapAll(ctx context.Context, parcels []*parcel) error {
-	if err := m.identify(ctx, parcels); err != nil {
-		return err
-	}
 	if err := together(parcels); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ package datapath
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,207 +20,103 @@ import (
 // identify finds out which of the memory that processes have imported is which
 // that others have exported; from then on the exporter's piece stands for both.
 //
-// No process has to be believed for that, and descriptors of one memory don't
-// look alike: a number is written through one and read through the other, while
-// nobody runs that has it, and what was there is put back.
+// No process has to be believed for that: each was told a number of its own, has
+// written it into what it imported (hetcuda.Nonce), and puts back what was there. It
+// is looked for where the processes are parked, and nobody runs that has it.
 //
 // What nobody of the parcels has exported is of a process that isn't saved, or
 // that has freed it or ended. Who else has it can't be told, so that is an error.
-// Nor can it be told of what was exported and imported by nobody of them: a
-// process outside that has it would see the number.
-//
-// Memory in which the number stays, since it can't be put back, must not be given
-// back.
+// Nor can it be told of what was exported and imported by nobody of them.
 func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
-	imported, exported := map[string][]*piece{}, map[string][]*piece{}
+	imported, exported := map[string][]importedPiece{}, map[string][]*piece{}
 	for _, p := range parcels {
-		if p.duplicated {
-			continue // it is known by now, and may just be given back
-		}
 		for i := range p.pieces {
 			piece := &p.pieces[i]
 			switch {
-			case piece.same != nil: // known
 			case piece.chunk.Flags&hetcuda.Imported != 0:
-				imported[piece.device] = append(imported[piece.device], piece)
+				imported[piece.device] = append(imported[piece.device], importedPiece{piece, p.nonce})
 			case piece.chunk.Flags&hetcuda.Exported != 0:
 				exported[piece.device] = append(exported[piece.device], piece)
 			}
 		}
-	}
-	if len(imported) == 0 {
-		return nil
-	}
-	if err := m.useAll(ctx, parcels, true); err != nil {
-		return err
 	}
 	for uuid, pieces := range imported {
 		d, err := m.open(ctx, uuid)
 		if err != nil {
 			return err
 		}
-		if err := d.identify(ctx, exported[uuid], pieces); err != nil {
-			err = fmt.Errorf("memory that processes share: %w", err)
-			for _, p := range parcels {
-				if errors.Is(err, helperapi.ErrDamaged) && !p.duplicated {
-					p.damage = err
-				}
-			}
-			if errors.Is(err, helperapi.ErrDamaged) {
-				m.suspect(parcels)
-			}
-			return err
+		if err := d.identify(exported[uuid], pieces); err != nil {
+			return fmt.Errorf("memory that processes share: %w", err)
 		}
 	}
-	return m.useAll(ctx, parcels, false)
+	return inParallel(parcels, m.lend)
 }
 
-func (m *Mover) useAll(ctx context.Context, parcels []*parcel, used bool) error {
-	for _, p := range parcels {
-		if err := m.use(ctx, p.name, used); err != nil {
-			return err
-		}
-	}
-	return nil
+type importedPiece struct {
+	*piece
+	nonce hetcuda.Nonce
 }
 
-func (d *device) identify(ctx context.Context, exported, imported []*piece) (err error) {
-	p, err := d.newProbe(ctx)
+func (d *device) identify(exported []*piece, imported []importedPiece) (err error) {
+	slot, err := d.slot(context.Background())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	marked := make(map[uint64]*piece, len(exported))
+	defer d.put(slot)
 	for _, e := range exported {
-		number, err := p.mark(e)
-		if err != nil {
+		if err := d.find(e, imported, slot[:wordSize]); err != nil {
 			return err
-		}
-		marked[number] = e
-	}
-	// What was exported twice has the number of the last.
-	for _, m := range p.marks {
-		number, err := p.get(m.address)
-		if err != nil {
-			return err
-		}
-		if same := marked[number]; same != nil && same != m.piece && same.chunk.Size == m.piece.chunk.Size {
-			m.piece.same = same
 		}
 	}
 	for _, i := range imported {
-		number, err := p.read(i)
-		if err != nil {
-			return err
-		}
-		same := marked[number]
-		if same == nil || same.chunk.Size != i.chunk.Size {
+		if i.same == nil {
 			return &helperapi.Error{
 				Class: helperapi.Class_CLASS_UNSUPPORTED, Call: "identify",
 				Detail: fmt.Sprintf("chunk %d of %d bytes was made by a process that is not saved with it, or that has freed it", i.chunk.ID, i.chunk.Size),
 			}
 		}
-		i.same = same
 	}
 	return nil
 }
 
-// probe reads and writes the first word of pieces.
-type probe struct {
-	device *device
-	stream Stream
-	slot   []byte
-	areas  []*area
-	// marks are what is to be put back.
-	marks []mark
-}
-
-type mark struct {
-	piece           *piece
-	address, before uint64
-}
-
 const wordSize = 8
 
-func (d *device) newProbe(ctx context.Context) (*probe, error) {
-	slot, err := d.slot(ctx)
+// find looks for the marks of imported memory in a piece.
+func (d *device) find(e *piece, imported []importedPiece, word []byte) (err error) {
+	a, err := newArea(d, e.chunk.Size)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	h, err := d.Import(e.fd)
+	if err != nil {
+		return fmt.Errorf("chunk %d: %w", e.chunk.ID, err)
+	}
+	address, err := a.add(h, e.chunk.Size)
+	if err == nil {
+		err = a.open()
+	}
+	if err != nil {
+		return fmt.Errorf("chunk %d: %w", e.chunk.ID, err)
 	}
 	stream, err := d.NewStream()
 	if err != nil {
-		d.put(slot)
-		return nil, err
+		return err
 	}
-	return &probe{device: d, stream: stream, slot: slot}, nil
-}
-
-// show maps a piece.
-func (p *probe) show(piece *piece) (address uint64, err error) {
-	a, err := newArea(p.device, piece.chunk.Size)
-	if err != nil {
-		return 0, err
-	}
-	p.areas = append(p.areas, a)
-	h, err := p.device.Import(piece.fd)
-	if err != nil {
-		return 0, fmt.Errorf("chunk %d: %w", piece.chunk.ID, err)
-	}
-	if address, err = a.add(h, piece.chunk.Size); err != nil {
-		return 0, fmt.Errorf("chunk %d: %w", piece.chunk.ID, err)
-	}
-	return address, a.open()
-}
-
-// mark writes a number that is nowhere else.
-func (p *probe) mark(piece *piece) (number uint64, err error) {
-	address, err := p.show(piece)
-	if err != nil {
-		return 0, err
-	}
-	before, err := p.get(address)
-	if err != nil {
-		return 0, err
-	}
-	var random [wordSize]byte
-	_, _ = rand.Read(random[:]) // never fails
-	number = binary.LittleEndian.Uint64(random[:])
-	p.marks = append(p.marks, mark{piece, address, before})
-	return number, p.set(address, number)
-}
-
-// read returns what is there.
-func (p *probe) read(piece *piece) (uint64, error) {
-	address, err := p.show(piece)
-	if err != nil {
-		return 0, err
-	}
-	return p.get(address)
-}
-
-func (p *probe) get(address uint64) (uint64, error) {
-	err := errors.Join(p.stream.ToHost(p.slot[:wordSize], address), p.stream.Wait())
-	return binary.LittleEndian.Uint64(p.slot), err
-}
-
-func (p *probe) set(address, value uint64) error {
-	binary.LittleEndian.PutUint64(p.slot, value)
-	return errors.Join(p.stream.FromHost(address, p.slot[:wordSize]), p.stream.Wait())
-}
-
-// close puts back what was there.
-func (p *probe) close() error {
-	var errs []error
-	// What was exported twice was marked twice: the last one first.
-	for _, m := range slices.Backward(p.marks) {
-		if err := p.set(m.address, m.before); err != nil {
-			errs = append(errs, fmt.Errorf("the first word of chunk %d (%#x) was overwritten to tell who shares it, and can't be put back: %w: %w",
-				m.piece.chunk.ID, m.before, helperapi.ErrDamaged, err))
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	for _, i := range imported {
+		if i.same != nil || i.chunk.Size != e.chunk.Size {
+			continue
+		}
+		number, offset := i.nonce.Mark(i.chunk)
+		if err := errors.Join(stream.ToHost(word, address+offset), stream.Wait()); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint64(word) == number {
+			i.piece.same = e
 		}
 	}
-	errs = append(errs, closeAreas(p.areas), p.stream.Close())
-	p.device.put(p.slot)
-	return errors.Join(errs...)
+	return nil
 }
 
 // place is a piece, as the index counts.
@@ -272,31 +167,38 @@ func (s shared) enter(x *memfile.Index) {
 				last++
 				from.Shared = last
 			}
-			to.Shared, to.Blocks = from.Shared, from.Blocks
+			to.Shared, to.Imported, to.Blocks = from.Shared, true, from.Blocks
 		}
 	}
 }
 
-// unite has the first of the chunks that are the same stand for the others.
+// unite has the chunk that its process has made stand for those that are the same.
+// Where none is said to be, as in a snapshot of version 1.0, it is the first one.
 func unite(x *memfile.Index, parcels []*parcel) {
-	first := map[uint32]*piece{}
-	for i, p := range x.Processes {
-		for j := range p.Chunks {
-			number, piece := p.Chunks[j].Shared, &parcels[i].pieces[j]
-			if number == 0 {
-				continue
+	makers := map[uint32]*piece{}
+	for _, imported := range []bool{false, true} {
+		for i, p := range x.Processes {
+			for j := range p.Chunks {
+				c, piece := &p.Chunks[j], &parcels[i].pieces[j]
+				if c.Shared == 0 || c.Imported != imported {
+					continue
+				}
+				if maker := makers[c.Shared]; maker != nil {
+					piece.same = maker
+					piece.chunk.Flags = hetcuda.Imported
+				} else {
+					makers[c.Shared] = piece
+				}
 			}
-			if first[number] == nil {
-				first[number] = piece
-				continue
-			}
-			piece.same = first[number]
 		}
 	}
 }
 
-// lend gives the pieces that others stand for descriptors of those.
-func (p *parcel) lend() error {
+// lend gives the pieces that others stand for descriptors of those, and has the
+// makers' pieces know that somebody waits for what becomes of them.
+func (m *Mover) lend(p *parcel) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i := range p.pieces {
 		piece := &p.pieces[i]
 		if piece.same == nil {
@@ -307,6 +209,67 @@ func (p *parcel) lend() error {
 			return fmt.Errorf("chunk %d: %w", piece.chunk.ID, err)
 		}
 		piece.fd = fd
+		m.importers[piece.same] = append(m.importers[piece.same], piece)
 	}
 	return nil
+}
+
+// A process that gets memory back copies it, if there is room, into memory that it
+// makes (own.h in libhetcuda): nobody can pass on what others have made. So those
+// that it shares it with get theirs after it, and what it has then.
+
+// handOver gives those who share memory with a parcel's process what it has now. It
+// has got all that it has made.
+func (m *Mover) handOver(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
+	if !m.waitedFor(p) {
+		return nil
+	}
+	chunks, fds, err := c.Share(ctx)
+	if err != nil {
+		return fmt.Errorf("what the process shares: %w", err)
+	}
+	defer hetcuda.Discard(fds)
+	now := map[uint64]int{}
+	for i, c := range chunks {
+		now[c.ID] = fds[i]
+	}
+	p.handedOver = true
+	return m.settle(p, func(from, to *piece) error {
+		fd, ok := now[from.chunk.ID]
+		if !ok || to.fd < 0 {
+			return nil // there was no room: all of them have what was parked
+		}
+		return unix.Dup3(fd, to.fd, unix.O_CLOEXEC)
+	})
+}
+
+// settle says to those that wait for a parcel's memory that they can have it.
+func (m *Mover) settle(p *parcel, with func(from, to *piece) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range p.pieces {
+		from := &p.pieces[i]
+		for _, to := range m.importers[from] {
+			if err := with(from, to); err != nil {
+				return err
+			}
+			to.ready = true
+		}
+		delete(m.importers, from)
+	}
+	return nil
+}
+
+// waitedFor tells whether others wait for memory of a parcel.
+func (m *Mover) waitedFor(p *parcel) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(indices(p.pieces), func(i int) bool { return len(m.importers[&p.pieces[i]]) > 0 })
+}
+
+// waits tells whether a parcel has memory of others, who have not got theirs yet.
+func (m *Mover) waits(p *parcel) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.same != nil && !piece.ready })
 }

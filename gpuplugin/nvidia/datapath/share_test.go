@@ -6,6 +6,7 @@ package datapath_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -60,7 +61,8 @@ func newSharing(t *testing.T) *sharing {
 	return s
 }
 
-func (s *sharing) park(t *testing.T, which ...int) {
+// show finds out what processes have, who have it still.
+func (s *sharing) show(t *testing.T, which ...int) {
 	t.Helper()
 	for _, i := range which {
 		check(t, s.Hold(t.Context(), s.dirs[i], os.Getpid(), time.Second))
@@ -71,11 +73,34 @@ func (s *sharing) park(t *testing.T, which ...int) {
 	}
 }
 
+func (s *sharing) park(t *testing.T, which ...int) {
+	t.Helper()
+	s.show(t, which...)
+	check(t, s.Commit(t.Context(), s.names))
+}
+
+// unpark gives the memory back in an order: those that wait for others come again.
+func (s *sharing) unpark(t *testing.T, which ...int) {
+	t.Helper()
+	var again []int
+	for _, i := range which {
+		err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+		if errors.Is(err, helperapi.ErrNotReady) && s.processes[i].State() == hetcudatest.Parked {
+			again = append(again, i)
+			continue
+		}
+		check(t, err)
+	}
+	for _, i := range again {
+		check(t, s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i]))
+	}
+}
+
 // run gives the memory back, and checks that it is still shared.
 func (s *sharing) run(t *testing.T, which ...int) {
 	t.Helper()
+	s.unpark(t, which...)
 	for _, i := range which {
-		check(t, s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i]))
 		check(t, s.Release(t.Context(), s.dirs[i], os.Getpid()))
 	}
 	if len(which) < 3 {
@@ -161,59 +186,95 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Where the exporter is not among them nothing is saved, and all is as it was.
+// Where the maker is not among them nothing is parked, and all is as it was.
 func TestSharedWithAnother(t *testing.T) {
-	for _, duplicated := range []bool{false, true} {
+	s := newSharing(t)
+	s.show(t, 0, 2)
+	if err := s.Commit(t.Context(), s.names); err == nil || !strings.Contains(err.Error(), "a process that is not saved with it") {
+		t.Errorf("err = %v", err)
+	}
+	s.check(t, hetcudatest.Held, 0, 2)
+	s.run(t, 0, 2)
+	s.park(t, 0, 1, 2)
+	s.run(t, 2, 1, 0)
+	s.clean(t, false)
+}
+
+func (s *sharing) check(t *testing.T, state uint32, which ...int) {
+	t.Helper()
+	for _, i := range which {
+		if got := s.processes[i].State(); got != state {
+			t.Errorf("process %d is in state %d, not %d", i, got, state)
+		}
+	}
+}
+
+// Whatever keeps it from being found out who shares what, nothing is parked.
+func TestSharedFails(t *testing.T) {
+	for _, call := range []string{"Import", "NewStream", "ToHost"} {
 		s := newSharing(t)
-		s.park(t, 0, 2)
-		two := []string{"a", "c"}
-		var err error
-		if duplicated {
-			_, err = s.Duplicate(t.Context(), two)
-		} else {
-			_, err = s.Save(t.Context(), nvidia.SaveRequest{Dir: s.dir, Parcels: two})
+		s.show(t, 0, 1, 2)
+		s.machine.gpus[uuid0.String()].set(call, os.ErrInvalid)
+		if err := s.Commit(t.Context(), s.names); err == nil {
+			t.Errorf("%s failed, and Commit did not", call)
 		}
-		if err == nil || !strings.Contains(err.Error(), "a process that is not saved with it") {
-			t.Errorf("err = %v", err)
-		}
-		s.park(t, 1)
+		s.check(t, hetcudatest.Held, 0, 1, 2)
+		s.machine.gpus[uuid0.String()].set(call, nil)
 		s.run(t, 0, 1, 2)
 		s.clean(t, false)
 	}
 }
 
-// What was written to find out who shares is put back whatever fails.
-func TestSharedFails(t *testing.T) {
-	for _, call := range []string{"Import", "NewStream", "Copy"} {
-		s := newSharing(t)
-		s.park(t, 0, 1, 2)
-		s.machine.gpus[uuid0.String()].set(call, os.ErrInvalid)
-		if _, err := s.Duplicate(t.Context(), s.names); err == nil {
-			t.Errorf("%s failed, and Duplicate did not", call)
-		}
-		s.machine.gpus[uuid0.String()].set(call, nil)
-		s.run(t, 0, 1, 2)
+// One that can't be given what it has made can be tried again while nobody else has
+// some of it, and not any more afterwards: they would not share it.
+func TestSharedComesApart(t *testing.T) {
+	refuse := func(c *net.UnixConn) bool {
+		hetcudatest.Reply(c, hetcudatest.Unpark, -int32(unix.EIO), 0, "no", nil)
+		return false
 	}
-}
-
-// A process does not go on with a word of its memory that is not its own.
-func TestSharedNotPutBack(t *testing.T) {
 	s := newSharing(t)
 	s.park(t, 0, 1, 2)
-	g := s.machine.gpus[uuid0.String()]
-	g.set("FromHost", os.ErrInvalid)
-	if _, err := s.Duplicate(t.Context(), s.names); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "the first word of chunk 1 (0x") {
+	s.processes[1].Before(hetcudatest.Unpark, refuse)
+	if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); err == nil {
+		t.Error("no error")
+	}
+	for _, i := range []int{0, 2} {
+		if err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i]); !errors.Is(err, helperapi.ErrNotReady) {
+			t.Errorf("%s: err = %v", s.names[i], err)
+		}
+	}
+	s.check(t, hetcudatest.Parked, 0, 1, 2)
+	s.processes[1].Before(hetcudatest.Unpark, nil)
+	s.run(t, 0, 1, 2)
+
+	// Here the second both shares and waits for the third.
+	s = newSharing(t)
+	third := hetcudatest.NewChunk(t, 20, 0x700002000000, uuid0, contents()[5*mib:6*mib])
+	third.Flags = hetcuda.Exported
+	fourth := third
+	fd, err := unix.FcntlInt(uintptr(third.FD), unix.F_DUPFD_CLOEXEC, 0)
+	check(t, err)
+	fourth.ID, fourth.FD, fourth.Flags = 21, fd, hetcuda.Imported
+	s.processes[2].Add(third)
+	s.processes[1].Add(fourth)
+	s.park(t, 0, 1, 2)
+	if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); !errors.Is(err, helperapi.ErrNotReady) {
 		t.Errorf("err = %v", err)
 	}
-	g.set("FromHost", nil)
-	for i, name := range s.names {
-		if err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), name); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "can't be put back") {
-			t.Errorf("%s: err = %v", name, err)
-		}
-		if s.processes[i].State() != hetcudatest.Parked {
-			t.Errorf("%s goes on", name)
-		}
+	if err := s.Unpark(t.Context(), s.dirs[2], os.Getpid(), "c"); err != nil {
+		t.Errorf("err = %v", err)
 	}
+	s.processes[1].Before(hetcudatest.Unpark, refuse)
+	for range 2 {
+		if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); err == nil {
+			t.Error("no error")
+		}
+		s.processes[1].Before(hetcudatest.Unpark, nil)
+	}
+	if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "other processes have memory of it already") {
+		t.Errorf("err = %v", err)
+	}
+	s.check(t, hetcudatest.Parked, 1)
+	check(t, s.Release(t.Context(), s.dirs[2], os.Getpid()))
 	check(t, s.Drop(t.Context(), s.names))
-	s.clean(t, false)
 }

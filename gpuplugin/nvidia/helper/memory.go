@@ -104,6 +104,13 @@ func (s service) Park(ctx context.Context, req *helperapi.ParkRequest) (*helpera
 	}, nil
 }
 
+// Commit implements helperapi.GPUService.
+func (s service) Commit(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.OperationResponse, error) {
+	ctx, end := s.operations.begin(ctx, req.GetOperation())
+	defer end()
+	return answerMove(s.memory.Commit(ctx, slices.Clone(req.GetParcels())))
+}
+
 // Duplicate implements helperapi.GPUService.
 func (s service) Duplicate(ctx context.Context, req *helperapi.ParcelsRequest) (*helperapi.DuplicateResponse, error) {
 	ctx, end := s.operations.begin(ctx, req.GetOperation())

@@ -2793,7 +2793,7 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x0fCLASS_NO_MEMORY\x10\b\x12\x11\n" +
 	"\rCLASS_DAMAGED\x10\t\x12\x12\n" +
 	"\x0eCLASS_NOT_KEPT\x10\n" +
-	"2\xc5\x10\n" +
+	"2\x96\x11\n" +
 	"\x03GPU\x12E\n" +
 	"\x04Ping\x12\x1d.hetgpu.nvidia.v1.PingRequest\x1a\x1e.hetgpu.nvidia.v1.PingResponse\x12T\n" +
 	"\tInventory\x12\".hetgpu.nvidia.v1.InventoryRequest\x1a#.hetgpu.nvidia.v1.InventoryResponse\x12H\n" +
@@ -2809,7 +2809,8 @@ const file_gpuplugin_nvidia_helperapi_gpu_proto_rawDesc = "" +
 	"\x04Hold\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12Z\n" +
 	"\fHoldTogether\x12%.hetgpu.nvidia.v1.HoldTogetherRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12O\n" +
 	"\aRelease\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
-	"\x04Park\x12\x1d.hetgpu.nvidia.v1.ParkRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12R\n" +
+	"\x04Park\x12\x1d.hetgpu.nvidia.v1.ParkRequest\x1a\x1e.hetgpu.nvidia.v1.ParkResponse\x12O\n" +
+	"\x06Commit\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12R\n" +
 	"\tDuplicate\x12 .hetgpu.nvidia.v1.ParcelsRequest\x1a#.hetgpu.nvidia.v1.DuplicateResponse\x12N\n" +
 	"\x06Unpark\x12\x1f.hetgpu.nvidia.v1.ClientRequest\x1a#.hetgpu.nvidia.v1.OperationResponse\x12E\n" +
 	"\x04Save\x12\x1d.hetgpu.nvidia.v1.SaveRequest\x1a\x1e.hetgpu.nvidia.v1.SaveResponse\x12E\n" +
@@ -2930,48 +2931,50 @@ var file_gpuplugin_nvidia_helperapi_gpu_proto_depIdxs = []int32{
 	21, // 37: hetgpu.nvidia.v1.GPU.HoldTogether:input_type -> hetgpu.nvidia.v1.HoldTogetherRequest
 	19, // 38: hetgpu.nvidia.v1.GPU.Release:input_type -> hetgpu.nvidia.v1.ClientRequest
 	20, // 39: hetgpu.nvidia.v1.GPU.Park:input_type -> hetgpu.nvidia.v1.ParkRequest
-	25, // 40: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	19, // 41: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
-	27, // 42: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
-	31, // 43: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
-	25, // 44: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	33, // 45: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
-	23, // 46: hetgpu.nvidia.v1.GPU.Map:input_type -> hetgpu.nvidia.v1.MapRequest
-	25, // 47: hetgpu.nvidia.v1.GPU.Settle:input_type -> hetgpu.nvidia.v1.ParcelsRequest
-	24, // 48: hetgpu.nvidia.v1.GPU.Fill:input_type -> hetgpu.nvidia.v1.FillRequest
-	35, // 49: hetgpu.nvidia.v1.GPU.Keep:input_type -> hetgpu.nvidia.v1.KeepRequest
-	37, // 50: hetgpu.nvidia.v1.GPU.Fetch:input_type -> hetgpu.nvidia.v1.FetchRequest
-	39, // 51: hetgpu.nvidia.v1.GPU.Spend:input_type -> hetgpu.nvidia.v1.SpendRequest
-	40, // 52: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
-	3,  // 53: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
-	7,  // 54: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
-	9,  // 55: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
-	11, // 56: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
-	14, // 57: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 58: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 59: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 60: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
-	17, // 61: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
-	14, // 62: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 63: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 64: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 65: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
-	22, // 66: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
-	26, // 67: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
-	14, // 68: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
-	30, // 69: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
-	32, // 70: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
-	14, // 71: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
-	34, // 72: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
-	22, // 73: hetgpu.nvidia.v1.GPU.Map:output_type -> hetgpu.nvidia.v1.ParkResponse
-	14, // 74: hetgpu.nvidia.v1.GPU.Settle:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 75: hetgpu.nvidia.v1.GPU.Fill:output_type -> hetgpu.nvidia.v1.OperationResponse
-	36, // 76: hetgpu.nvidia.v1.GPU.Keep:output_type -> hetgpu.nvidia.v1.KeepResponse
-	38, // 77: hetgpu.nvidia.v1.GPU.Fetch:output_type -> hetgpu.nvidia.v1.FetchResponse
-	14, // 78: hetgpu.nvidia.v1.GPU.Spend:output_type -> hetgpu.nvidia.v1.OperationResponse
-	14, // 79: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
-	53, // [53:80] is the sub-list for method output_type
-	26, // [26:53] is the sub-list for method input_type
+	25, // 40: hetgpu.nvidia.v1.GPU.Commit:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	25, // 41: hetgpu.nvidia.v1.GPU.Duplicate:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	19, // 42: hetgpu.nvidia.v1.GPU.Unpark:input_type -> hetgpu.nvidia.v1.ClientRequest
+	27, // 43: hetgpu.nvidia.v1.GPU.Save:input_type -> hetgpu.nvidia.v1.SaveRequest
+	31, // 44: hetgpu.nvidia.v1.GPU.Load:input_type -> hetgpu.nvidia.v1.LoadRequest
+	25, // 45: hetgpu.nvidia.v1.GPU.Drop:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	33, // 46: hetgpu.nvidia.v1.GPU.Progress:input_type -> hetgpu.nvidia.v1.ProgressRequest
+	23, // 47: hetgpu.nvidia.v1.GPU.Map:input_type -> hetgpu.nvidia.v1.MapRequest
+	25, // 48: hetgpu.nvidia.v1.GPU.Settle:input_type -> hetgpu.nvidia.v1.ParcelsRequest
+	24, // 49: hetgpu.nvidia.v1.GPU.Fill:input_type -> hetgpu.nvidia.v1.FillRequest
+	35, // 50: hetgpu.nvidia.v1.GPU.Keep:input_type -> hetgpu.nvidia.v1.KeepRequest
+	37, // 51: hetgpu.nvidia.v1.GPU.Fetch:input_type -> hetgpu.nvidia.v1.FetchRequest
+	39, // 52: hetgpu.nvidia.v1.GPU.Spend:input_type -> hetgpu.nvidia.v1.SpendRequest
+	40, // 53: hetgpu.nvidia.v1.GPU.Cancel:input_type -> hetgpu.nvidia.v1.CancelRequest
+	3,  // 54: hetgpu.nvidia.v1.GPU.Ping:output_type -> hetgpu.nvidia.v1.PingResponse
+	7,  // 55: hetgpu.nvidia.v1.GPU.Inventory:output_type -> hetgpu.nvidia.v1.InventoryResponse
+	9,  // 56: hetgpu.nvidia.v1.GPU.Usage:output_type -> hetgpu.nvidia.v1.UsageResponse
+	11, // 57: hetgpu.nvidia.v1.GPU.State:output_type -> hetgpu.nvidia.v1.StateResponse
+	14, // 58: hetgpu.nvidia.v1.GPU.Lock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 59: hetgpu.nvidia.v1.GPU.Checkpoint:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 60: hetgpu.nvidia.v1.GPU.Restore:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 61: hetgpu.nvidia.v1.GPU.Unlock:output_type -> hetgpu.nvidia.v1.OperationResponse
+	17, // 62: hetgpu.nvidia.v1.GPU.Clients:output_type -> hetgpu.nvidia.v1.ClientsResponse
+	14, // 63: hetgpu.nvidia.v1.GPU.Prepare:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 64: hetgpu.nvidia.v1.GPU.Hold:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 65: hetgpu.nvidia.v1.GPU.HoldTogether:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 66: hetgpu.nvidia.v1.GPU.Release:output_type -> hetgpu.nvidia.v1.OperationResponse
+	22, // 67: hetgpu.nvidia.v1.GPU.Park:output_type -> hetgpu.nvidia.v1.ParkResponse
+	14, // 68: hetgpu.nvidia.v1.GPU.Commit:output_type -> hetgpu.nvidia.v1.OperationResponse
+	26, // 69: hetgpu.nvidia.v1.GPU.Duplicate:output_type -> hetgpu.nvidia.v1.DuplicateResponse
+	14, // 70: hetgpu.nvidia.v1.GPU.Unpark:output_type -> hetgpu.nvidia.v1.OperationResponse
+	30, // 71: hetgpu.nvidia.v1.GPU.Save:output_type -> hetgpu.nvidia.v1.SaveResponse
+	32, // 72: hetgpu.nvidia.v1.GPU.Load:output_type -> hetgpu.nvidia.v1.LoadResponse
+	14, // 73: hetgpu.nvidia.v1.GPU.Drop:output_type -> hetgpu.nvidia.v1.OperationResponse
+	34, // 74: hetgpu.nvidia.v1.GPU.Progress:output_type -> hetgpu.nvidia.v1.ProgressResponse
+	22, // 75: hetgpu.nvidia.v1.GPU.Map:output_type -> hetgpu.nvidia.v1.ParkResponse
+	14, // 76: hetgpu.nvidia.v1.GPU.Settle:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 77: hetgpu.nvidia.v1.GPU.Fill:output_type -> hetgpu.nvidia.v1.OperationResponse
+	36, // 78: hetgpu.nvidia.v1.GPU.Keep:output_type -> hetgpu.nvidia.v1.KeepResponse
+	38, // 79: hetgpu.nvidia.v1.GPU.Fetch:output_type -> hetgpu.nvidia.v1.FetchResponse
+	14, // 80: hetgpu.nvidia.v1.GPU.Spend:output_type -> hetgpu.nvidia.v1.OperationResponse
+	14, // 81: hetgpu.nvidia.v1.GPU.Cancel:output_type -> hetgpu.nvidia.v1.OperationResponse
+	54, // [54:82] is the sub-list for method output_type
+	26, // [26:54] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name

@@ -22,6 +22,7 @@ type GPUService interface {
 	HoldTogether(context.Context, *HoldTogetherRequest) (*OperationResponse, error)
 	Release(context.Context, *ClientRequest) (*OperationResponse, error)
 	Park(context.Context, *ParkRequest) (*ParkResponse, error)
+	Commit(context.Context, *ParcelsRequest) (*OperationResponse, error)
 	Duplicate(context.Context, *ParcelsRequest) (*DuplicateResponse, error)
 	Unpark(context.Context, *ClientRequest) (*OperationResponse, error)
 	Save(context.Context, *SaveRequest) (*SaveResponse, error)
@@ -137,6 +138,13 @@ func RegisterGPUService(srv *ttrpc.Server, svc GPUService) {
 					return nil, err
 				}
 				return svc.Park(ctx, &req)
+			},
+			"Commit": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ParcelsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Commit(ctx, &req)
 			},
 			"Duplicate": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req ParcelsRequest
@@ -350,6 +358,14 @@ func (c *gpuClient) Release(ctx context.Context, req *ClientRequest) (*Operation
 func (c *gpuClient) Park(ctx context.Context, req *ParkRequest) (*ParkResponse, error) {
 	var resp ParkResponse
 	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Park", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *gpuClient) Commit(ctx context.Context, req *ParcelsRequest) (*OperationResponse, error) {
+	var resp OperationResponse
+	if err := c.client.Call(ctx, "hetgpu.nvidia.v1.GPU", "Commit", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -382,13 +382,37 @@ func (c *Conn) simple(ctx context.Context, o op, timeout, limit time.Duration) e
 	})
 }
 
+// Mark says with what a client that is held marks the memory that it has imported,
+// when it is parked. Of a client that does not know of that nothing is asked.
+func (c *Conn) Mark(ctx context.Context, nonce Nonce) error {
+	h, err := c.Hello(ctx)
+	if err != nil || !h.Shares() {
+		return err
+	}
+	return c.exchange(ctx, answerTimeout, func() error {
+		var buf [replyLen]byte
+		_, _, err := c.ask(opMark, uint32(nonce), uint32(nonce>>32), buf[:])
+		return err
+	})
+}
+
 // Park asks a client that is held for its memory: the caller discards fds, one for
-// each chunk. The client has it still, until Commit. admit is asked whether so
-// many can be taken, before any is.
+// each chunk, -1 for one that is imported. The client has it still, until Commit.
+// admit is asked whether so many can be taken, before any is.
 func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
-	err = c.exchange(ctx, parkTimeout+moveTimeout, func() error {
+	return c.chunks(ctx, opPark, parkTimeout, admit)
+}
+
+// Share asks a client that has memory again, be it not all of it yet, for what
+// others may have. The caller discards fds.
+func (c *Conn) Share(ctx context.Context) (chunks []Chunk, fds []int, err error) {
+	return c.chunks(ctx, opShare, answerTimeout, func(int) error { return nil })
+}
+
+func (c *Conn) chunks(ctx context.Context, o op, timeout time.Duration, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
+	err = c.exchange(ctx, timeout+moveTimeout, func() error {
 		var buf [batchSize * chunkLen]byte
-		r, _, err := c.ask(opPark, millis(parkTimeout), 0, buf[:])
+		r, _, err := c.ask(o, millis(timeout), 0, buf[:])
 		if err != nil {
 			return err
 		}
@@ -400,16 +424,20 @@ func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks [
 		}
 		for len(chunks) < int(r.count) {
 			n, got, err := c.receive(buf[:])
-			fds = append(fds, got...)
 			if err != nil {
+				Discard(got)
 				return err
 			}
 			some, err := parseChunks(buf[:n])
-			if err != nil {
-				return err
+			if err == nil && len(chunks)+len(some) > int(r.count) {
+				err = fmt.Errorf("%w: %d chunks, after %d of %d", errProtocol, len(some), len(chunks), r.count)
 			}
-			if len(got) != len(some) || len(chunks)+len(some) > int(r.count) {
-				return fmt.Errorf("%w: %d chunks with %d descriptors, after %d of %d", errProtocol, len(some), len(got), len(chunks), r.count)
+			if err == nil {
+				err = spread(&fds, some, got)
+			}
+			if err != nil {
+				Discard(got)
+				return err
 			}
 			chunks = append(chunks, some...)
 		}
@@ -422,14 +450,37 @@ func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks [
 	return chunks, fds, nil
 }
 
-// Unpark gives a client that is parked its memory back: exactly what was parked,
-// with a descriptor for each chunk, which stay the caller's. It is held then.
-// After an error it is parked; a [LostError] means that it can't be told.
-func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) error {
-	if len(chunks) != len(fds) {
-		return fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
+// spread appends the descriptors that came with chunks, each at its chunk's place.
+func spread(fds *[]int, chunks []Chunk, got []int) error {
+	own := 0
+	for _, chunk := range chunks {
+		if chunk.Flags&Imported == 0 {
+			own++
+		}
 	}
-	return c.exchange(ctx, moveTimeout, func() error {
+	if own != len(got) {
+		return fmt.Errorf("%w: %d chunks with %d descriptors", errProtocol, own, len(got))
+	}
+	for _, chunk := range chunks {
+		if chunk.Flags&Imported != 0 {
+			*fds = append(*fds, -1)
+			continue
+		}
+		*fds = append(*fds, got[0])
+		got = got[1:]
+	}
+	return nil
+}
+
+// Unpark gives a client that is parked its memory back: exactly what was parked,
+// with a descriptor for each chunk, which stay the caller's. What is imported may
+// come later: so many chunks are missing. If none is, the client is held. After an
+// error it is parked; a [LostError] means that it can't be told.
+func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) (missing int, err error) {
+	if len(chunks) != len(fds) {
+		return 0, fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
+	}
+	err = c.exchange(ctx, moveTimeout, func() error {
 		sendErr := c.send(appendRequest(nil, opUnpark, 0, uint32(len(chunks))), nil)
 		for first := 0; first < len(chunks) && sendErr == nil; first += batchSize {
 			end := min(first+batchSize, len(chunks))
@@ -441,7 +492,8 @@ func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) error {
 		}
 		// Who refuses says why, even if it takes no more.
 		var buf [replyLen]byte
-		_, _, err := c.answer(opUnpark, buf[:])
+		r, _, err := c.answer(opUnpark, buf[:])
+		missing = int(r.count)
 		if err != nil && sendErr != nil {
 			err = errors.Join(sendErr, err)
 		}
@@ -451,6 +503,7 @@ func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) error {
 		}
 		return err
 	})
+	return missing, err
 }
 
 func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31)) }

@@ -5,6 +5,7 @@ package hetcuda
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -41,11 +42,13 @@ const (
 	opRelease op = 6
 	opStep    op = 7
 	opStatus  op = 8
+	opMark    op = 9
+	opShare   op = 10
 )
 
 var opNames = [...]string{
 	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
-	opStep: "STEP", opStatus: "STATUS",
+	opStep: "STEP", opStatus: "STATUS", opMark: "MARK", opShare: "SHARE",
 }
 
 // String is the operation's name in the header.
@@ -76,8 +79,12 @@ const (
 	Stepped State = 3
 )
 
-// stepProtocol is the first protocol with STEP and STATUS.
-const stepProtocol = 2
+// stepProtocol is the first protocol with STEP and STATUS, shareProtocol the first
+// with MARK and SHARE.
+const (
+	stepProtocol  = 2
+	shareProtocol = 3
+)
 
 // Hello is what a client says of itself.
 type Hello struct {
@@ -98,6 +105,10 @@ type Hello struct {
 
 // Steps tells whether the client can be let on step by step.
 func (h Hello) Steps() bool { return h.Protocol >= stepProtocol }
+
+// Shares tells whether the client can be parked with memory that another process has
+// made.
+func (h Hello) Shares() bool { return h.Protocol >= shareProtocol }
 
 // Device is what a client's devices do.
 type Device uint32
@@ -133,11 +144,35 @@ type Chunk struct {
 }
 
 // Exported and Imported are flags of a chunk: other processes may have it too;
-// another process has made it.
+// another process has made it. What is imported has no descriptor.
 const (
 	Exported = 1
 	Imported = 2
 )
+
+// Nonce is what a client marks the chunks with that it has imported (MARK in the
+// header). It must not be known to anybody else; those of clients that are parked
+// together differ in their lowest [markBits] bits.
+type Nonce uint64
+
+const (
+	// markBits are the bits of a nonce that say which word is marked.
+	markBits = 18
+	markStep = 0x9e3779b97f4a7c15
+	wordSize = 8
+)
+
+// NewNonce makes one that says a place; the next clients have the next places.
+func NewNonce(place uint64) Nonce {
+	var random [wordSize]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return Nonce(binary.LittleEndian.Uint64(random[:])&^(1<<markBits-1) | place&(1<<markBits-1))
+}
+
+// Mark is the number that is in a chunk, and where.
+func (n Nonce) Mark(c Chunk) (number, offset uint64) {
+	return uint64(n) + c.ID*markStep, uint64(n) & (1<<markBits - 1) * wordSize % c.Size
+}
 
 // reply is the answer to a request.
 type reply struct {

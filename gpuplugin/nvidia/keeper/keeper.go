@@ -57,6 +57,9 @@ type Piece struct {
 	// Device is the UUID ("GPU-...").
 	Device string `json:"device"`
 	Flags  uint32 `json:"flags,omitempty"`
+	// Maker is 0, or for memory that another process has made one more than the
+	// index of its piece.
+	Maker int `json:"maker,omitempty"`
 }
 
 // Memory is what a keeper keeps.
@@ -90,6 +93,9 @@ func (m Memory) validate() error {
 	for i, p := range m.Pieces {
 		if p.Process < last || p.Process >= m.Processes || p.Size == 0 || p.Device == "" {
 			return fmt.Errorf("%w: chunk %d of process %d, %d bytes on %q", errProtocol, i, p.Process, p.Size, p.Device)
+		}
+		if p.Maker < 0 || p.Maker > len(m.Pieces) || p.Maker == i+1 {
+			return fmt.Errorf("%w: chunk %d of process %d is said to be that of piece %d", errProtocol, i, p.Process, p.Maker)
 		}
 		last = p.Process
 	}

@@ -352,7 +352,8 @@ static CUresult export(int *fd, CUmemGenericAllocationHandle handle, CUmemAlloca
 {
 	ENTER();
 	const struct memory *m = memory_of(handle);
-	if (!fd || !m || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	// What another process has made can't be passed on.
+	if (!fd || !m || m->imported || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
 	    m->prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
 	CLEAN_FD int lock = machine_lock();
@@ -398,7 +399,7 @@ static CUresult import(CUmemGenericAllocationHandle *handle, int fd, CUmemAlloca
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m.prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = type,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE,
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, m.gpu},
 	};
 	*handle = memory_add(slot, m);

@@ -287,6 +287,8 @@ type Chunk struct {
 	Digests []byte `protobuf:"bytes,7,opt,name=digests,proto3" json:"digests,omitempty"`
 	// All chunks with the same number, other than 0, are the same memory.
 	Shared uint32 `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	// Of several that are the same memory: another process has made it.
+	Imported bool `protobuf:"varint,11,opt,name=imported,proto3" json:"imported,omitempty"`
 	// Only in version 2: 16 bytes for each place that is not 0, GCM's tags.
 	Tags []byte `protobuf:"bytes,9,opt,name=tags,proto3" json:"tags,omitempty"`
 	// Only in version 2: one for each place that is not 0, CRC-32C of what is in the
@@ -382,6 +384,13 @@ func (x *Chunk) GetShared() uint32 {
 	return 0
 }
 
+func (x *Chunk) GetImported() bool {
+	if x != nil {
+		return x.Imported
+	}
+	return false
+}
+
 func (x *Chunk) GetTags() []byte {
 	if x != nil {
 		return x.Tags
@@ -421,7 +430,7 @@ const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04salt\x18\x04 \x01(\fR\x04salt\";\n" +
 	"\aProcess\x120\n" +
-	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\xe9\x01\n" +
+	"\x06chunks\x18\x01 \x03(\v2\x18.hetgpu.memfile.v1.ChunkR\x06chunks\"\x85\x02\n" +
 	"\x05Chunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\x04R\aaddress\x12\x12\n" +
@@ -430,7 +439,8 @@ const file_internal_memfile_indexpb_index_proto_rawDesc = "" +
 	"\x06places\x18\x05 \x03(\rR\x06places\x12\x18\n" +
 	"\aoffsets\x18\x06 \x03(\x04R\aoffsets\x12\x18\n" +
 	"\adigests\x18\a \x01(\fR\adigests\x12\x16\n" +
-	"\x06shared\x18\b \x01(\rR\x06shared\x12\x12\n" +
+	"\x06shared\x18\b \x01(\rR\x06shared\x12\x1a\n" +
+	"\bimported\x18\v \x01(\bR\bimported\x12\x12\n" +
 	"\x04tags\x18\t \x01(\fR\x04tags\x12\x12\n" +
 	"\x04sums\x18\n" +
 	" \x03(\aR\x04sumsBCZAgithub.com/hetgpu/containerd-shim-hetgpu/internal/memfile/indexpbb\x06proto3"

@@ -29,6 +29,8 @@ const (
 	Release = 6
 	Step    = 7
 	Status  = 8
+	Mark    = 9
+	Share   = 10
 
 	Running = 0
 	Held    = 1
@@ -42,6 +44,8 @@ const (
 	chunkLen  = 48
 	replyLen  = 240
 	requested = 16
+
+	exported, imported = 1, 2
 )
 
 // Chunk is device memory of a [Process].
@@ -70,12 +74,15 @@ type Process struct {
 	before map[uint32]func(c *net.UnixConn) bool
 	// trimmed is what COMMIT's reply says, in MiB.
 	trimmed uint32
+	// nonce is the peer's, and unmarked what was where marks are, by chunk.
+	nonce    uint64
+	unmarked map[uint64][]byte
 }
 
 // Start has a process listen in a directory.
 func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	tb.Helper()
-	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}}
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
 	if err != nil {
 		tb.Fatal(err)
@@ -116,6 +123,13 @@ func NewChunk(tb testing.TB, id, address uint64, device [16]byte, data []byte) C
 		tb.Fatal(err)
 	}
 	return Chunk{ID: id, Address: address, Size: uint64(len(data)), Device: device, FD: fd}
+}
+
+// Add gives the process one more chunk.
+func (p *Process) Add(c Chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.chunks = append(p.chunks, c)
 }
 
 // Before has f called before an operation is answered, with the connection; the
@@ -222,6 +236,11 @@ func (p *Process) serve(c *net.UnixConn) {
 		if p.state == Held || p.state == Stepped {
 			p.state = Running
 		}
+		if p.state == Parked {
+			p.letGo()
+		}
+		p.unmark()
+		p.nonce = 0
 	}()
 	for {
 		buf := make([]byte, 4096)
@@ -229,18 +248,48 @@ func (p *Process) serve(c *net.UnixConn) {
 		if err != nil || n != requested || binary.LittleEndian.Uint32(buf) != magic {
 			return
 		}
-		op, count := binary.LittleEndian.Uint32(buf[4:]), binary.LittleEndian.Uint32(buf[12:])
+		op, timeout, count := binary.LittleEndian.Uint32(buf[4:]), binary.LittleEndian.Uint32(buf[8:]), binary.LittleEndian.Uint32(buf[12:])
 		p.mu.Lock()
 		before := p.before[op]
 		p.mu.Unlock()
 		if before != nil && !before(c) {
 			return
 		}
-		p.answer(c, op, count)
+		p.answer(c, op, timeout, count)
 	}
 }
 
-func (p *Process) answer(c *net.UnixConn, op, count uint32) {
+// mark marks what is imported, as the header says.
+func (p *Process) mark() {
+	p.unmark()
+	for _, c := range p.chunks {
+		if c.Flags&imported == 0 {
+			continue
+		}
+		number, at := p.nonce+c.ID*0x9e3779b97f4a7c15, int64(p.nonce&(1<<18-1)*8%c.Size)
+		before := make([]byte, 8)
+		if _, err := unix.Pread(c.FD, before, at); err != nil {
+			p.tb.Error(err)
+		}
+		if _, err := unix.Pwrite(c.FD, binary.LittleEndian.AppendUint64(nil, number), at); err != nil {
+			p.tb.Error(err)
+		}
+		p.unmarked[c.ID] = before
+	}
+}
+
+func (p *Process) unmark() {
+	for _, c := range p.chunks {
+		if before, ok := p.unmarked[c.ID]; ok && c.FD >= 0 {
+			if _, err := unix.Pwrite(c.FD, before, int64(p.nonce&(1<<18-1)*8%c.Size)); err != nil {
+				p.tb.Error(err)
+			}
+		}
+	}
+	p.unmarked = map[uint64][]byte{}
+}
+
+func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done, refuse := func() { Reply(c, op, 0, 0, "", nil) }, func(why string) { Reply(c, op, -int32(unix.EINVAL), 0, why, nil) }
@@ -259,27 +308,30 @@ func (p *Process) answer(c *net.UnixConn, op, count uint32) {
 			p.state = Running
 		}
 		done()
+	case op == Mark && p.state == Held:
+		p.nonce = uint64(count)<<32 | uint64(timeout)
+		done()
 	case op == Park && p.state == Held:
-		Reply(c, op, 0, uint32(len(p.chunks)), "", nil)
-		for some := range slices.Chunk(p.chunks, batch) {
-			var fds []int
-			for _, chunk := range some {
-				fds = append(fds, chunk.FD)
-			}
-			SendChunks(c, some, fds...)
-		}
+		p.mark()
+		p.send(c, op, p.chunks)
+	case op == Share && (p.state == Held || p.state == Parked):
+		p.send(c, op, slices.DeleteFunc(slices.Clone(p.chunks), func(c Chunk) bool { return c.FD < 0 || c.Flags != exported }))
 	case op == Commit && p.state == Held:
+		p.unmark()
 		p.letGo()
 		p.state = Parked
 		Reply(c, op, 0, p.trimmed, "", nil)
 	case op == Unpark && p.state == Parked:
-		if why := p.takeBack(c, int(count)); why != "" {
+		missing, why := p.takeBack(c, int(count))
+		if why != "" {
 			p.letGo()
 			refuse(why)
 			return
 		}
-		p.state = Held
-		done()
+		if missing == 0 {
+			p.state = Held
+		}
+		Reply(c, op, 0, uint32(missing), "", nil)
 	default:
 		refuse(fmt.Sprintf("not in state %d", p.state))
 	}
@@ -301,7 +353,20 @@ func (p *Process) hello() []byte {
 	if h = append(append(h, version...), build...); p.old {
 		return h
 	}
-	return binary.LittleEndian.AppendUint64(h, 2)
+	return binary.LittleEndian.AppendUint64(h, 3)
+}
+
+func (p *Process) send(c *net.UnixConn, op uint32, chunks []Chunk) {
+	Reply(c, op, 0, uint32(len(chunks)), "", nil)
+	for some := range slices.Chunk(chunks, batch) {
+		var fds []int
+		for _, chunk := range some {
+			if chunk.Flags&imported == 0 {
+				fds = append(fds, chunk.FD)
+			}
+		}
+		SendChunks(c, some, fds...)
+	}
 }
 
 // status is of a process whose steps are done at once.
@@ -315,36 +380,60 @@ func (p *Process) status() []byte {
 	return binary.LittleEndian.AppendUint64(s, 0)
 }
 
-func (p *Process) takeBack(c *net.UnixConn, count int) string {
+// takeBack receives chunks. What is not imported is memory of the process's own then,
+// with the same contents.
+func (p *Process) takeBack(c *net.UnixConn, count int) (missing int, why string) {
 	seen := 0
 	for seen < count {
 		buf, oob := make([]byte, batch*chunkLen), make([]byte, unix.CmsgSpace(4*batch))
 		n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
 		if err != nil {
-			return "the connection ended"
+			return 0, "the connection ended"
 		}
 		var fds []int
 		if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
 			fds, _ = unix.ParseUnixRights(&messages[0])
 		}
 		if n/chunkLen != len(fds) {
-			return "descriptors are missing"
+			return 0, "descriptors are missing"
 		}
 		for i, fd := range fds {
 			b := buf[i*chunkLen:]
 			at := slices.IndexFunc(p.chunks, func(c Chunk) bool { return c.ID == binary.LittleEndian.Uint64(b) && c.FD < 0 })
 			if at < 0 || p.chunks[at].Size != binary.LittleEndian.Uint64(b[16:]) || p.chunks[at].Device != [16]byte(b[24:40]) {
 				_ = unix.Close(fd)
-				return "another chunk than was parked"
+				return 0, "another chunk than was parked"
+			}
+			if p.chunks[at].Flags&imported == 0 {
+				fd = p.own(fd)
 			}
 			p.chunks[at].FD = fd
 		}
 		seen += len(fds)
 	}
-	if seen != len(p.chunks) {
-		return "chunks are missing"
+	for _, c := range p.chunks {
+		if c.FD >= 0 {
+			continue
+		}
+		if missing++; c.Flags&imported == 0 {
+			why = "chunks are missing"
+		}
 	}
-	return ""
+	return missing, why
+}
+
+// own is a copy of memory.
+func (p *Process) own(fd int) int {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fd
+	}
+	data := make([]byte, st.Size)
+	if _, err := unix.Pread(fd, data, 0); err != nil {
+		p.tb.Error(err)
+	}
+	_ = unix.Close(fd)
+	return NewChunk(p.tb, 0, 0, [16]byte{}, data).FD
 }
 
 // Reply sends one, with what follows it in the packet.

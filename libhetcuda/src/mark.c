@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mark.h"
+
+#include "hetcuda_control.h"
+#include "real.h"
+#include "view.h"
+
+CUresult mark_put(struct chunk *c, uint64_t nonce)
+{
+	uint64_t number = hetcuda_mark(nonce, c->id);
+	struct view v;
+	CUresult r = view_open(&v, c->device, c->size, 1, &c->handle);
+	c->mark_offset = hetcuda_mark_offset(nonce, c->size);
+	if (r == CUDA_SUCCESS)
+		r = REAL(cuMemcpyDtoH)(&c->unmarked, v.address + c->mark_offset, sizeof c->unmarked);
+	if (r == CUDA_SUCCESS) {
+		r = REAL(cuMemcpyHtoD)(v.address + c->mark_offset, &number, sizeof number);
+		// Also where that failed: it may have come to the device.
+		c->marked = true;
+	}
+	view_close(&v);
+	return r;
+}
+
+CUresult mark_remove(struct chunk *c)
+{
+	if (!c->marked)
+		return CUDA_SUCCESS;
+	struct view v;
+	CUresult r = view_open(&v, c->device, c->size, 1, &c->handle);
+	if (r == CUDA_SUCCESS)
+		r = REAL(cuMemcpyHtoD)(v.address + c->mark_offset, &c->unmarked, sizeof c->unmarked);
+	c->marked = r != CUDA_SUCCESS;
+	view_close(&v);
+	return r;
+}

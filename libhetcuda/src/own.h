@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Memory that came back to the process was made by somebody else: it let go of its
+// own handles, and got others by an import. The driver lets nobody pass on what
+// was imported (cuMemExportToShareableHandle: CUDA_ERROR_INVALID_VALUE; driver
+// 580.159, docs/results), so such memory could not be parked again, nor shared by the
+// program. It is copied into memory that the process makes, on the device: 18 ms
+// for 32 GiB on an H200.
+#ifndef HETCUDA_OWN_H
+#define HETCUDA_OWN_H
+
+#include "chunk.h"
+
+// own_chunk puts a handle of new memory with the same contents into the place of
+// the chunk's, which is released. A context of the device is current, and nothing
+// runs that uses the memory; mappings still show the old one. With an error nothing
+// has changed: there is no room for both, perhaps.
+CUresult own_chunk(struct chunk *c);
+
+#endif
