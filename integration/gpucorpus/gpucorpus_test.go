@@ -127,7 +127,8 @@ func TestNVCC(t *testing.T) {
 
 func TestFold(t *testing.T) {
 	got := fold([]*Program{
-		{Name: "one", Ours: Outcome{Error: "kernel one is lost"}}, {Name: "two", Ours: Outcome{Error: "kernel two is lost"}},
+		{Name: "one", Ours: Outcome{Error: "kernel one is lost"}},
+		{Name: "two", Ours: Outcome{Error: "kernel two is lost"}},
 		{Name: "three", Own: Outcome{Error: "other"}},
 	})
 	if len(got) != 2 || got[0] != "**one, two**: our PTX: kernel one is lost" || got[1] != "**three**: own PTX: other" {

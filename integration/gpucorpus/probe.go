@@ -111,5 +111,5 @@ func probe(ctx context.Context, o clrun.Options, text string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprint(got)
+	return fmt.Sprintf("%v", got)
 }
