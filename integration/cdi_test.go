@@ -37,16 +37,8 @@ const allGPUs = "hetgpu.io/gpu=all"
 func (d *daemon) driverTree(t *testing.T, version string) (driver, dev string) {
 	t.Helper()
 	driver, dev = t.TempDir(), t.TempDir()
-	lib := filepath.Join(driver, "usr", "lib", "x86_64-linux-gnu")
-	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
-		if err := standin.CopyProgram(filepath.Join(lib, name+"."+version), filepath.Join(d.programs, name+".1")); err != nil {
-			t.Fatal(err)
-		}
-		for link, target := range map[string]string{name + ".1": name + "." + version, name: name + ".1"} {
-			if err := os.Symlink(target, filepath.Join(lib, link)); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if err := standin.InstallDriver(filepath.Join(driver, libDir), d.programs, version); err != nil {
+		t.Fatal(err)
 	}
 	smi := filepath.Join(driver, "usr", "bin", "nvidia-smi")
 	if err := os.MkdirAll(filepath.Dir(smi), 0o755); err != nil {

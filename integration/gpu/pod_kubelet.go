@@ -40,7 +40,7 @@ func (n *node) startKubelet(ctx context.Context) (pods, error) {
 	n.t.cleanup(func(ctx context.Context) error {
 		return errors.Join(n.t.keepLog(k.LogPath(), "kubelet.log"), k.Stop(ctx))
 	})
-	return kubeletPods{k, n}, k.ServeDevices(ctx, podDevices, n.device, deviceShares)
+	return kubeletPods{k, n}, k.ServeDevices(ctx, podDevices, deviceShares, n.device)
 }
 
 // It has to be asked for a log.

@@ -89,15 +89,8 @@ func (t *test) driverRoots() (driver, dev string, err error) {
 // driverTree makes the files of a driver that was brought from somewhere else, and
 // its nodes, of the stand-in.
 func (t *test) driverTree(driver, dev string) error {
-	lib := filepath.Join(driver, "lib64")
-	for _, name := range []string{libcuda, libnvml} {
-		own := strings.TrimSuffix(name, "1") + t.gpu.Driver
-		if err := standin.CopyProgram(filepath.Join(lib, own), filepath.Join(t.gpu.libraries, name)); err != nil {
-			return err
-		}
-		if err := os.Symlink(own, filepath.Join(lib, name)); err != nil {
-			return err
-		}
+	if err := standin.InstallDriver(filepath.Join(driver, "lib64"), t.gpu.libraries, t.gpu.Driver); err != nil {
+		return err
 	}
 	names := []string{"nvidiactl", "nvidia-uvm"}
 	for _, gpu := range t.gpu.Devices {

@@ -59,7 +59,8 @@ func (n *node) here(text string) string {
 		"/mnt/saved", filepath.Join(n.d.TempDir(), "saved"),
 		"https://127.0.0.1:10250", n.URL(),
 		"ctr -n k8s.io", "ctr --address "+n.d.Address()+" -n k8s.io --debug",
-		"example.org/counter:1", image,
+		"example.org/counter:1", image, "example.org/train:1", image,
+		"nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml", n.nvidiaCTK(),
 	).Replace(text)
 }
 
@@ -78,6 +79,8 @@ func TestKubeDocs(t *testing.T) {
 				// The node runs with it.
 			case r.name == "image":
 				// TestKubeImageElsewhere
+			case r.name == "gpu" || strings.HasPrefix(r.name, "train"):
+				// TestKubeDocsGPU
 			case r.name == "cluster":
 				// TestKubeCluster
 			case r.language == "sh":

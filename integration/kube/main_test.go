@@ -41,6 +41,8 @@ type node struct {
 	// programs has the stand-ins for a GPU; hetgpu what the shims' configuration
 	// names.
 	programs, hetgpu string
+	// served are the resources that its kubelet gives away.
+	served map[string]bool
 }
 
 // setup is one way to use the shim.
@@ -140,17 +142,17 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 	if n := nodes[s.name]; n != nil {
 		return n, nil
 	}
-	n := &node{setup: s, hetgpu: filepath.Join(scratch, s.name)}
+	n := &node{setup: s, hetgpu: filepath.Join(scratch, s.name), served: map[string]bool{}}
 	env, err := n.install()
 	if err != nil {
 		return nil, err
 	}
 	version := installed.Containerds()[0]
-	more := ""
+	more := fmt.Sprintf("cdi_spec_dirs = [%q]", n.cdi())
 	if s.old {
 		version = installed.Containerds()[1]
 		// containerd 2.2 restores images of checkpoints itself, if it is told to.
-		more = "enable_experimental_restore_via_create = true"
+		more += "\nenable_experimental_restore_via_create = true"
 	}
 	path, err := installed.KubePath(version)
 	if err != nil {
@@ -193,6 +195,9 @@ func (n *node) install() (env []string, err error) {
 	if err := standin.Install(n.programs, libhetcuda, "../../bin"); err != nil {
 		return nil, err
 	}
+	if err := n.installDriver(); err != nil {
+		return nil, err
+	}
 	if err := os.Mkdir(n.snapshots(), 0o700); err != nil {
 		return nil, err
 	}
@@ -219,7 +224,7 @@ func (n *node) importImages(ctx context.Context) error {
 		return err
 	}
 	files = maps.Clone(files)
-	files["/bin/counter"] = counter
+	files["/bin/counter"], files["/bin/train"] = counter, filepath.Join(n.programs, "toy")
 	for _, im := range []testbed.Image{
 		{Name: image, Busybox: busybox, Files: files},
 		{Name: sandboxImage, Busybox: busybox, Command: []string{"/bin/sleep", "2147483647"}},

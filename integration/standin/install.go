@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Install copies the stand-in's libraries and programs, and libhetcuda into a
@@ -34,4 +35,21 @@ func CopyProgram(to, from string) error {
 		return err
 	}
 	return os.WriteFile(to, data, 0o755)
+}
+
+// InstallDriver copies the stand-in's libraries into a directory as a driver's
+// installer does, under the names of a version and with the links to them.
+func InstallDriver(dir, libraries, version string) error {
+	for _, soname := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		name := strings.TrimSuffix(soname, ".1")
+		if err := CopyProgram(filepath.Join(dir, name+"."+version), filepath.Join(libraries, soname)); err != nil {
+			return err
+		}
+		for link, target := range map[string]string{soname: name + "." + version, name: soname} {
+			if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -24,16 +24,20 @@ type devicePlugin struct {
 	deviceplugin.UnimplementedDevicePluginServer
 	registration.UnimplementedRegistrationServer
 
-	resource, socket, device string
-	// shares is how many containers get the device, at the same time.
+	resource, socket string
+	devices          []*deviceplugin.CDIDevice
+	// shares is how many containers get the devices, at the same time.
 	shares int
 }
 
-// ServeDevices has containers get a CDI device that ask for one of a resource
+// ServeDevices has containers get CDI devices that ask for one of a resource
 // (hetgpu.io/gpu), up to so many at once. It returns when the kubelet has them to
 // give.
-func (k *Kubelet) ServeDevices(ctx context.Context, resource, device string, shares int) error {
-	p := &devicePlugin{resource: resource, device: device, shares: shares}
+func (k *Kubelet) ServeDevices(ctx context.Context, resource string, shares int, devices ...string) error {
+	p := &devicePlugin{resource: resource, shares: shares}
+	for _, device := range devices {
+		p.devices = append(p.devices, &deviceplugin.CDIDevice{Name: device})
+	}
 	p.socket = filepath.Join(k.Dir, "plugins_registry", strings.ReplaceAll(resource, "/", "-")+".sock")
 	if err := os.MkdirAll(filepath.Dir(p.socket), 0o750); err != nil {
 		return err
@@ -89,12 +93,12 @@ func (p *devicePlugin) ListAndWatch(_ *deviceplugin.Empty, stream grpc.ServerStr
 	return nil
 }
 
-// Allocate gives each container the device.
+// Allocate gives each container all of the CDI devices.
 func (p *devicePlugin) Allocate(_ context.Context, r *deviceplugin.AllocateRequest) (*deviceplugin.AllocateResponse, error) {
 	answer := &deviceplugin.AllocateResponse{}
 	for range r.GetContainerRequests() {
 		answer.ContainerResponses = append(answer.ContainerResponses, &deviceplugin.ContainerAllocateResponse{
-			CdiDevices: []*deviceplugin.CDIDevice{{Name: p.device}},
+			CdiDevices: p.devices,
 		})
 	}
 	return answer, nil

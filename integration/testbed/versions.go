@@ -67,7 +67,7 @@ func (in *Installed) Path(containerd string) ([]string, error) {
 	})
 }
 
-// KubePath is Path with what a kubelet, and a cluster, need besides.
+// KubePath is Path with what a kubelet, a cluster, and pods with a GPU need besides.
 func (in *Installed) KubePath(containerd string) ([]string, error) {
 	return in.path(map[string]string{
 		"containerd":    containerd,
@@ -75,6 +75,7 @@ func (in *Installed) KubePath(containerd string) ([]string, error) {
 		"kubelet":       in.versions["KUBELET_VERSION"],
 		"controlplane":  in.versions["KUBELET_VERSION"],
 		"cni":           in.versions["CNI_VERSION"],
+		"toolkit":       in.versions["NVIDIA_TOOLKIT_VERSION"],
 		"checkpointctl": in.versions["CHECKPOINTCTL_VERSION"],
 	})
 }
