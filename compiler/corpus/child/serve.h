@@ -11,6 +11,7 @@
 #define HETGPU_CORPUS_SERVE_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,7 +78,9 @@ static int serve(void (*const handlers[])(const uint8_t *, size_t), uint32_t n)
 {
 	serve_answers = dup(STDOUT_FILENO);
 	int out = memfd_create("printed", MFD_CLOEXEC);
-	if (serve_answers < 0 || out < 0 || dup2(out, STDOUT_FILENO) < 0)
+	// Several threads of a driver print. The position in such a file is not theirs
+	// together, so that one would overwrite what another wrote at the same time.
+	if (serve_answers < 0 || out < 0 || fcntl(out, F_SETFL, O_APPEND) < 0 || dup2(out, STDOUT_FILENO) < 0)
 		return 2;
 	struct serve_head h;
 	while (fread(&h, sizeof h, 1, stdin) == 1) {
