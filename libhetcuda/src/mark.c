@@ -7,6 +7,15 @@
 #include "real.h"
 #include "view.h"
 
+// put returns when the number is there: a copy from memory that is not pinned may
+// return before that, and the view is closed.
+static CUresult put(CUdeviceptr address, uint64_t number)
+{
+	CUresult r = REAL(cuMemcpyHtoD)(address, &number, sizeof number);
+	CUresult done = REAL(cuStreamSynchronize)(NULL);
+	return r != CUDA_SUCCESS ? r : done;
+}
+
 CUresult mark_put(struct chunk *c, uint64_t nonce)
 {
 	uint64_t number = hetcuda_mark(nonce, c->id);
@@ -16,7 +25,7 @@ CUresult mark_put(struct chunk *c, uint64_t nonce)
 	if (r == CUDA_SUCCESS)
 		r = REAL(cuMemcpyDtoH)(&c->unmarked, v.address + c->mark_offset, sizeof c->unmarked);
 	if (r == CUDA_SUCCESS) {
-		r = REAL(cuMemcpyHtoD)(v.address + c->mark_offset, &number, sizeof number);
+		r = put(v.address + c->mark_offset, number);
 		// Also where that failed: it may have come to the device.
 		c->marked = true;
 	}
@@ -31,7 +40,7 @@ CUresult mark_remove(struct chunk *c)
 	struct view v;
 	CUresult r = view_open(&v, c->device, c->size, 1, &c->handle);
 	if (r == CUDA_SUCCESS)
-		r = REAL(cuMemcpyHtoD)(v.address + c->mark_offset, &c->unmarked, sizeof c->unmarked);
+		r = put(v.address + c->mark_offset, c->unmarked);
 	c->marked = r != CUDA_SUCCESS;
 	view_close(&v);
 	return r;

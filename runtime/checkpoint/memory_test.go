@@ -36,6 +36,8 @@ type memory struct {
 	// bound says that the memory ends with the processes' state, so that it has to
 	// be copied or saved before; secured that it is.
 	bound, secured bool
+	// stays says that what was saved on a device can be given back there only.
+	stays bool
 	// refused are those that prove to be none to split.
 	refused []int
 	// loads is what Loads says.
@@ -100,6 +102,8 @@ func (g splitGPU) Processes(ctx context.Context, pids []int) ([]gpuplugin.Proces
 }
 
 func (g splitGPU) Bound() bool { return g.bound }
+
+func (g splitGPU) Moves() bool { return !g.stays }
 
 func (g splitGPU) Loads(context.Context) error { return g.loads }
 
@@ -674,6 +678,10 @@ func TestSplitOpenRefuses(t *testing.T) {
 			}
 		}, func(w *world) Target { return Target{GPU: w.gpu(), Library: library} }, snapshot.ErrCorrupt},
 		"the other engine": {nil, func(w *world) Target { return Target{GPU: gpu{w}, Library: library} }, gpuplugin.ErrIncompatible},
+		"another device, and it stays": {nil, func(w *world) Target {
+			w.stays = true
+			return Target{GPU: w.gpu(), Library: library}
+		}, gpuplugin.ErrIncompatible},
 		"a damaged index": {func(t *testing.T, dir string) {
 			t.Helper()
 			name := filepath.Join(dir, memfile.IndexName)

@@ -127,13 +127,18 @@ func (r *Restore) match(ctx context.Context) (err error) {
 		}
 		saved.Devices = without(saved.Devices, there)
 	}
-	if r.devices, err = r.target.GPU.Match(ctx, saved, r.target.Minors); err != nil || m.Kept() == nil {
+	if r.devices, err = r.target.GPU.Match(ctx, saved, r.target.Minors); err != nil {
 		return err
 	}
 	for from, to := range r.devices {
-		if from != to {
+		switch {
+		case from == to:
+		case m.Kept() != nil:
 			return fmt.Errorf("%w: its device memory was left on %s, and the container has %s instead: give it the GPUs that the saved one had, or write the memory to files first (hetgpu drain %s)",
 				gpuplugin.ErrIncompatible, from, to, r.snap.Dir)
+		case !streamer(r.target.GPU).Moves() && slices.ContainsFunc(m.Processes, func(p snapshot.Process) bool { return p.Memory == snapshot.MemorySplit }):
+			return fmt.Errorf("%w: it was saved by the split engine on %s, and the container has %s instead, where the driver does not let a process take the memory that was loaded for it: give it the GPUs that the saved one had, or save it with the annotation io.hetgpu.engine=driver",
+				gpuplugin.ErrIncompatible, from, to)
 		}
 	}
 	return nil

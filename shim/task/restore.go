@@ -108,7 +108,7 @@ func (s *service) restore(ctx context.Context, c *container, r *taskapi.StartReq
 	c.guardRestored(ctx)
 	if err := s.finish(ctx, c); err != nil {
 		// What runs by now runs without its GPU state, or under another's name.
-		return nil, errors.Join(err, c.kill(ctx))
+		return nil, errors.Join(err, s.kill(ctx, c))
 	}
 	return resp, nil
 }
@@ -190,15 +190,21 @@ func (c *container) unmountCRIU() error {
 	return errors.Join(errs...)
 }
 
-// kill ends a container whose restore failed after its processes were there.
-func (c *container) kill(ctx context.Context) error {
+// kill ends a container whose restore failed after its processes were there, and
+// returns when they have ended, which takes a GPU's a while: a client that deletes
+// the task at once would be told that it runs.
+func (s *service) kill(ctx context.Context, c *container) error {
 	running, err := c.running()
 	if err != nil {
 		return nil //nolint:nilerr // it has ended
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killGrace, fmt.Errorf("not done within %s", killGrace))
 	defer cancel()
-	if err := running.Cgroup.Kill(ctx); err != nil {
+	err = running.Cgroup.Kill(ctx)
+	if err == nil {
+		_, err = s.TTRPCTaskService.Wait(ctx, &taskapi.WaitRequest{ID: c.id})
+	}
+	if err != nil {
 		return fmt.Errorf("end the container whose restore failed: %w", err)
 	}
 	return nil
