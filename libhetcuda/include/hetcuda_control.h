@@ -23,21 +23,21 @@
  *     HOLD     from now on every CUDA call waits. Answered when no thread is
  *              inside of the driver any more; if that takes longer than
  *              timeout_ms, everything goes on and the reply is -EAGAIN
- *     MARK     held: with what the next PARK marks the chunks that other processes
- *              have made; timeout_ms is the lower half of the nonce and `count`
- *              the upper one
  *     PARK     held: GPU work is waited for, every chunk is exported but those that
- *              another process has made, which are marked. The reply has their
- *              number; packets of at most HETCUDA_BATCH chunks follow, each with
- *              the descriptors of those that have one. Nothing has changed until
+ *              another process has made. The reply has their number; packets of at
+ *              most HETCUDA_BATCH chunks follow, each with the descriptors of those
+ *              that have one. Nothing has changed until
  *     COMMIT   the chunks are unmapped and released; their addresses stay
  *              reserved. What the peer holds is then all there is. The reply's
  *              count is how many MiB went back to the devices beside the chunks,
  *              which were kept for the program's next allocations
+ *     MARK     after PARK: the chunks that other processes have made are marked;
+ *              timeout_ms is the lower half of the nonce and `count` the upper one.
+ *              With 0, what was there is put back; so do COMMIT and the end
  *     UNPARK   parked: `count` chunks follow, each with a descriptor, of those
  *              that were parked, in any order. They are mapped again where they
  *              were; what is not imported is copied into memory that the process
- *              makes, if there is room. Chunks that another process has made may
+ *              makes, if there is room and timeout_ms is not HETCUDA_AS_IS. Chunks that another process has made may
  *              come in a later UNPARK: the reply's count is how many are to come
  *     SHARE    parked or held, after an UNPARK: the chunks that this process has
  *              made and others may have are exported, as in PARK; not those for
@@ -100,7 +100,7 @@ enum hetcuda_state {
 struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
-	uint32_t timeout_ms; /* HOLD, PARK, STATUS */
+	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK; UNPARK: HETCUDA_AS_IS or 0 */
 	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK */
 };
 
@@ -140,27 +140,34 @@ struct hetcuda_status {
 	uint64_t passed;  /* calls that have, since the process ran */
 };
 
+/* The peer could not take all of those that share the memory: they go on with what they have. */
+enum { HETCUDA_AS_IS = 1 };
+
 /*
  * Memory that several processes have is a chunk of each. The driver lets only the
  * process export it that has made it, so the peer has to find out which memory an
  * imported chunk is. Nobody has to be believed for that: the process that imported
  * it writes a number that only the peer can have told it, and the peer looks for
- * it through the descriptors of the others. With COMMIT, and without it, the
- * process puts back what was there.
+ * it through the descriptors of the others, while all of them are held. The number
+ * depends on the chunk's place in PARK's list, which is bounded, and on nothing
+ * that the process can choose.
  *
  * The nonces of processes that are parked together differ in their lowest
- * HETCUDA_MARK_BITS bits, so that each marks another word.
+ * HETCUDA_MARK_PLACES bits, so that each marks other words, and each chunk of a
+ * process another one: 2^12 * 64 words are 2 MiB, and no device's pieces are smaller.
  */
-enum { HETCUDA_MARK_BITS = 18 }; /* 2 MiB in words: no device's pieces are smaller */
+enum { HETCUDA_MARK_PLACES = 12, HETCUDA_MARK_WORDS = 64 };
 
-static inline uint64_t hetcuda_mark(uint64_t nonce, uint64_t id)
+static inline uint64_t hetcuda_mark(uint64_t nonce, uint32_t place)
 {
-	return nonce + id * UINT64_C(0x9e3779b97f4a7c15);
+	return nonce + place * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static inline uint64_t hetcuda_mark_offset(uint64_t nonce, uint64_t size)
+static inline uint64_t hetcuda_mark_offset(uint64_t nonce, uint32_t place, uint64_t size)
 {
-	return (nonce & ((UINT64_C(1) << HETCUDA_MARK_BITS) - 1)) * sizeof(nonce) % size;
+	uint64_t first = (nonce & ((UINT64_C(1) << HETCUDA_MARK_PLACES) - 1)) * HETCUDA_MARK_WORDS;
+
+	return (first + place % HETCUDA_MARK_WORDS) * sizeof(nonce) % size;
 }
 
 enum hetcuda_chunk_flags {

@@ -346,8 +346,11 @@ static int send_all(const struct hetcuda_request *request, export *one, uint32_t
 
 static int mark(const struct hetcuda_request *request)
 {
-	hetcuda_memory_mark((uint64_t)request->count << 32 | request->timeout_ms);
-	return answer(request, 0, 0, "");
+	char text[HETCUDA_TEXT] = "";
+
+	if (!exported)
+		return answer(request, -EINVAL, 0, "MARK without PARK");
+	return answer(request, hetcuda_memory_mark((uint64_t)request->count << 32 | request->timeout_ms, text), 0, text);
 }
 
 static int share(const struct hetcuda_request *request)
@@ -411,7 +414,7 @@ static int unpark(const struct hetcuda_request *request)
 			return ENDED;
 		}
 		for (i = 0; !status && i < k; i++)
-			status = hetcuda_memory_take(&chunks[i], transit.fd[i], text);
+			status = hetcuda_memory_take(&chunks[i], transit.fd[i], request->timeout_ms == HETCUDA_AS_IS, text);
 		close_transit();
 		left -= k;
 	}
@@ -503,7 +506,6 @@ static void serve_connection(void)
 	/* Of an UNPARK that waited for another one. */
 	if (state == HETCUDA_PARKED)
 		hetcuda_memory_take_undo();
-	hetcuda_memory_mark(0);
 	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;

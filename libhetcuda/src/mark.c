@@ -16,16 +16,15 @@ static CUresult put(CUdeviceptr address, uint64_t number)
 	return r != CUDA_SUCCESS ? r : done;
 }
 
-CUresult mark_put(struct chunk *c, uint64_t nonce)
+CUresult mark_put(struct chunk *c, CUdevice device, uint64_t nonce, uint32_t place)
 {
-	uint64_t number = hetcuda_mark(nonce, c->id);
 	struct view v;
-	CUresult r = view_open(&v, c->device, c->size, 1, &c->handle);
-	c->mark_offset = hetcuda_mark_offset(nonce, c->size);
+	CUresult r = view_open(&v, device, c->size, 1, &c->handle);
+	c->mark_offset = hetcuda_mark_offset(nonce, place, c->size);
 	if (r == CUDA_SUCCESS)
 		r = REAL(cuMemcpyDtoH)(&c->unmarked, v.address + c->mark_offset, sizeof c->unmarked);
 	if (r == CUDA_SUCCESS) {
-		r = put(v.address + c->mark_offset, number);
+		r = put(v.address + c->mark_offset, hetcuda_mark(nonce, place));
 		// Also where that failed: it may have come to the device.
 		c->marked = true;
 	}
@@ -33,12 +32,12 @@ CUresult mark_put(struct chunk *c, uint64_t nonce)
 	return r;
 }
 
-CUresult mark_remove(struct chunk *c)
+CUresult mark_remove(struct chunk *c, CUdevice device)
 {
 	if (!c->marked)
 		return CUDA_SUCCESS;
 	struct view v;
-	CUresult r = view_open(&v, c->device, c->size, 1, &c->handle);
+	CUresult r = view_open(&v, device, c->size, 1, &c->handle);
 	if (r == CUDA_SUCCESS)
 		r = put(v.address + c->mark_offset, c->unmarked);
 	c->marked = r != CUDA_SUCCESS;

@@ -11,10 +11,11 @@
 
 #include "chunk.h"
 
-// mark_put writes the number that hetcuda_control.h says into the chunk, and
-// remembers what was there; mark_remove puts that back, if there is a mark. A
-// context of the device is current, and nothing runs that uses the memory.
-CUresult mark_put(struct chunk *c, uint64_t nonce);
-CUresult mark_remove(struct chunk *c);
+// mark_put writes the number that hetcuda_control.h says for its place into the
+// chunk, and remembers what was there; mark_remove puts that back, if there is a
+// mark. A context of a device that can reach it is current, and nothing runs that
+// uses the memory.
+CUresult mark_put(struct chunk *c, CUdevice device, uint64_t nonce, uint32_t place);
+CUresult mark_remove(struct chunk *c, CUdevice device);
 
 #endif

@@ -56,15 +56,18 @@ int hetcuda_memory_idle(bool anew, uint32_t timeout_ms);
  */
 int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *count, char *text);
 
-/* With what the chunks that other processes have made are marked by the next exports. */
-void hetcuda_memory_mark(uint64_t nonce);
-
 /*
  * A descriptor of chunk i, with FD_CLOEXEC; the caller closes it. -1 for one that
- * another process has made, which is marked. Called for each i in turn. Apart from
- * marks, nothing has changed when it returns.
+ * another process has made. Called for each i in turn. Nothing has changed when it
+ * returns.
  */
 int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
+
+/*
+ * Marks the chunks that other processes have made, between export and commit or
+ * abandon; with 0, or after an error, what was there is back.
+ */
+int hetcuda_memory_mark(uint64_t nonce, char *text);
 
 /*
  * Unmaps and releases every chunk that was exported; the addresses stay
@@ -84,11 +87,12 @@ void hetcuda_memory_abandon(void);
 
 /*
  * Imports one parked chunk and maps it where it was (GPU work may not see it
- * before take_finish). The caller closes fd. The id, size and device must be
+ * before take_finish), or, unless as_is, memory of the process's own with the same
+ * contents, if there is room. The caller closes fd. The id, size and device must be
  * those of a parked chunk that was not taken yet, otherwise
  * -EINVAL: what is in `chunk` came from another process.
  */
-int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text);
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text);
 
 /*
  * 0 when every parked chunk was taken: the memory is the program's again. Also

@@ -66,8 +66,9 @@ WEAK void hetcuda_memory_abandon(void)
 {
 }
 
-WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
+WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text)
 {
+	(void)as_is;
 	(void)chunk;
 	(void)fd;
 	(void)text;
@@ -81,9 +82,11 @@ WEAK int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 	return 0;
 }
 
-WEAK void hetcuda_memory_mark(uint64_t nonce)
+WEAK int hetcuda_memory_mark(uint64_t nonce, char *text)
 {
 	(void)nonce;
+	(void)text;
+	return 0;
 }
 
 WEAK uint32_t hetcuda_memory_share(void)

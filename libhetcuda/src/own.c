@@ -7,10 +7,10 @@
 #include "real.h"
 #include "view.h"
 
-static CUresult copy(const struct chunk *c, CUmemGenericAllocationHandle new)
+static CUresult copy(const struct chunk *c, CUdevice device, CUmemGenericAllocationHandle new)
 {
 	struct view v;
-	CUresult r = view_open(&v, c->device, c->size, 2, (CUmemGenericAllocationHandle[]){c->handle, new});
+	CUresult r = view_open(&v, device, c->size, 2, (CUmemGenericAllocationHandle[]){c->handle, new});
 	if (r == CUDA_SUCCESS)
 		r = REAL(cuMemcpyDtoDAsync)(v.address + v.size, v.address, v.size, NULL);
 	if (r == CUDA_SUCCESS)
@@ -19,13 +19,13 @@ static CUresult copy(const struct chunk *c, CUmemGenericAllocationHandle new)
 	return r;
 }
 
-CUresult own_chunk(struct chunk *c)
+CUresult own_chunk(struct chunk *c, CUdevice device)
 {
 	CUmemGenericAllocationHandle new;
 	CUresult r = REAL(cuMemCreate)(&new, c->size, &c->prop, 0);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = copy(c, new);
+	r = copy(c, device, new);
 	CUmemGenericAllocationHandle unwanted = r == CUDA_SUCCESS ? c->handle : new;
 	if (r == CUDA_SUCCESS)
 		c->handle = new;

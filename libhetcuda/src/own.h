@@ -13,9 +13,9 @@
 #include "chunk.h"
 
 // own_chunk puts a handle of new memory with the same contents into the place of
-// the chunk's, which is released. A context of the device is current, and nothing
-// runs that uses the memory; mappings still show the old one. With an error nothing
-// has changed: there is no room for both, perhaps.
-CUresult own_chunk(struct chunk *c);
+// the chunk's, which is released. A context of a device that can reach it is current,
+// and nothing runs that uses the memory; mappings, if any, still show the old one. With
+// an error nothing has changed: there is no room for both, perhaps.
+CUresult own_chunk(struct chunk *c, CUdevice device);
 
 #endif

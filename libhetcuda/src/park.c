@@ -39,9 +39,6 @@ static uint32_t count;
 static struct chunk **shared_list;
 static uint32_t shared_count;
 
-// The peer's nonce for marks; 0: none.
-static uint64_t nonce;
-
 // What was kept for later and has gone to the devices for the park, in bytes.
 static uint64_t trimmed;
 
@@ -147,32 +144,53 @@ static CUresult map(struct chunk *c)
 	return r;
 }
 
-// here calls what needs a context of a chunk's device: a program may have memory
-// on a device and none.
-static CUresult here(CUresult (*what)(struct chunk *), struct chunk *c)
+// place is a context that can reach a chunk, made current. A program may have memory
+// on a device and no context there: then one of a device that it has mapped the
+// memory for, and else the primary one, for that long.
+struct place {
+	CUdevice device;
+	CUcontext before, context, primary;
+};
+
+static struct place go_to(const struct chunk *c)
 {
-	CUcontext before, context = on(c->device, &before), primary = NULL;
-	if (!context && REAL(cuDevicePrimaryCtxRetain)(&primary, c->device) == CUDA_SUCCESS &&
-	    context_switch(primary, &before) == CUDA_SUCCESS)
-		context = primary;
-	CUresult r = what(c);
-	off(context, before);
-	if (primary)
-		REAL(cuDevicePrimaryCtxRelease)(c->device);
-	return r;
+	struct place p = {.device = c->device};
+	p.context = on(c->device, &p.before);
+	for (const struct mapping *m = c->mappings; m && !p.context; m = m->next)
+		for (CUdevice d = 0; d < ACCESS_DEVICES && !p.context; d++)
+			if (m->access.readwrite >> d & 1 && (p.context = on(d, &p.before)))
+				p.device = d;
+	if (!p.context && REAL(cuDevicePrimaryCtxRetain)(&p.primary, c->device) == CUDA_SUCCESS &&
+	    context_switch(p.primary, &p.before) == CUDA_SUCCESS)
+		p.context = p.primary;
+	return p;
 }
 
-static CUresult mark(struct chunk *c)
+static void leave(const struct place *p)
 {
-	return mark_put(c, nonce);
+	off(p->context, p->before);
+	if (p->primary)
+		REAL(cuDevicePrimaryCtxRelease)(p->device);
+}
+
+static CUresult own(struct chunk *c)
+{
+	struct place p = go_to(c);
+	CUresult r = own_chunk(c, p.device);
+	leave(&p);
+	return r;
 }
 
 // unmark puts back what was where marks are; false if it can't, all the same.
 static bool unmark(char *text)
 {
 	bool all = true;
-	for (uint32_t i = 0; i < count; i++) {
-		CUresult r = list[i]->marked ? here(mark_remove, list[i]) : CUDA_SUCCESS;
+	for (uint32_t i = count; i-- > 0;) {
+		if (!list[i]->marked)
+			continue;
+		struct place p = go_to(list[i]);
+		CUresult r = mark_remove(list[i], p.device);
+		leave(&p);
 		if (r != CUDA_SUCCESS)
 			failed(r, text, "removing a mark", list[i]);
 		all = r == CUDA_SUCCESS && all;
@@ -180,25 +198,43 @@ static bool unmark(char *text)
 	return all;
 }
 
-void hetcuda_memory_mark(uint64_t number)
+int hetcuda_memory_mark(uint64_t nonce, char *text)
 {
-	nonce = number;
+	char ignored[HETCUDA_TEXT];
+	if (!unmark(text))
+		return -EIO;
+	for (uint32_t i = 0; nonce && i < count; i++) {
+		if (!list[i]->imported)
+			continue;
+		struct place p = go_to(list[i]);
+		CUresult r = mark_put(list[i], p.device, nonce, i);
+		leave(&p);
+		if (r == CUDA_SUCCESS)
+			continue;
+		unmark(ignored);
+		return failed(r, text, "marking", list[i]);
+	}
+	return 0;
 }
 
 // own_mapped does it for a chunk that is mapped.
 static CUresult own_mapped(struct chunk *c, const char **call)
 {
-	*call = "the copy into memory of the process's own";
-	CUresult r = here(own_chunk, c);
-	if (r != CUDA_SUCCESS)
-		return r;
 	CUcontext before, context = on(c->device, &before);
 	*call = "cuMemUnmap";
-	r = unmap(c);
+	CUresult r = unmap(c);
+	off(context, before);
+	if (r == CUDA_SUCCESS) {
+		*call = "the copy into memory of the process's own";
+		r = own(c);
+	}
+	context = on(c->device, &before);
 	CUresult mapped = map(c);
+	if (mapped != CUDA_SUCCESS) // once more: the program would go on with a hole
+		mapped = map(c);
+	off(context, before);
 	if (mapped != CUDA_SUCCESS)
 		*call = "cuMemMap";
-	off(context, before);
 	return mapped != CUDA_SUCCESS ? mapped : r;
 }
 
@@ -212,7 +248,7 @@ static int own_borrowed(char *text)
 			continue;
 		// The others have it by the peer's handle, as this one.
 		if (c->shared) {
-			say(text, "there was no device memory for %zu bytes that other processes have too, when they came back from a park",
+			say(text, "%zu bytes of device memory that other processes have too came back from a park as they were, since there was no room for two of them, or one of the processes failed",
 			    c->size);
 			return -ENOMEM;
 		}
@@ -247,12 +283,6 @@ static int quiesce(uint32_t timeout_ms, char *text)
 	result = own_borrowed(text);
 	if (result)
 		return result;
-	for (struct chunk *c = chunks; c && !nonce; c = c->next) {
-		if (!c->imported)
-			continue;
-		say(text, "the process has memory that another process has made, and the device helper is too old for that");
-		return -ENOTSUP;
-	}
 	list = calloc(chunk_count + 1, sizeof *list);
 	if (!list)
 		return -ENOMEM;
@@ -284,11 +314,7 @@ static int export(struct chunk *c, struct hetcuda_chunk *out, int *fd, char *tex
 	if (r != CUDA_SUCCESS)
 		return failed(r, text, "cuDeviceGetUuid", c);
 	*fd = -1;
-	if (c->imported) {
-		r = here(mark, c);
-		if (r != CUDA_SUCCESS)
-			return failed(r, text, "marking", c);
-	} else {
+	if (!c->imported) {
 		CUcontext context = on(c->device, &before);
 		r = REAL(cuMemExportToShareableHandle)(fd, c->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 		off(context, before);
@@ -412,7 +438,7 @@ static struct chunk *parked(uint64_t id)
 
 // The device's UUID is not compared: a process restored on another GPU has the
 // same devices under other names, and the driver checks what it imports.
-int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
+int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, bool as_is, char *text)
 {
 	CUcontext before;
 	struct chunk *c = parked(in->id);
@@ -432,8 +458,8 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
 	if (r != CUDA_SUCCESS)
 		return failed(r, text, "cuMemImportFromShareableHandle", c);
 	c->borrowed = !c->imported;
-	if (c->borrowed)
-		here(own_chunk, c); // if there is no room, before the next park
+	if (c->borrowed && !as_is)
+		own(c); // if there is no room, before the next park
 	context = on(c->device, &before);
 	const char *call = "cuMemMap";
 	r = map(c);

@@ -17,8 +17,8 @@ struct view {
 	unsigned mapped, count;
 };
 
-// view_open makes them accessible to their device, of which a context is current.
-// Also after an error, view_close follows.
+// view_open makes them accessible to a device, of which a context is current. Also
+// after an error, view_close follows.
 CUresult view_open(struct view *v, CUdevice device, size_t size, unsigned count, const CUmemGenericAllocationHandle *handles);
 
 // view_close leaves what can't be unmapped where nobody looks.

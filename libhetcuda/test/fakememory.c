@@ -21,7 +21,6 @@ enum { MOST = 4096, SIZE = 4096 };
 static int own[MOST]; /* -1: parked, or taken below */
 static int taken[MOST];
 static uint32_t total, numbered;
-static uint64_t marked;
 
 /* "export:70": the 70th export. The test sets it between requests. */
 static int fault(const char *step, uint32_t i)
@@ -117,10 +116,11 @@ void hetcuda_memory_abandon(void)
 	numbered = 0;
 }
 
-int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text)
 {
 	uint64_t i = chunk->id - 1, word = 0;
 
+	(void)as_is;
 	if (i >= total || taken[i] >= 0 || chunk->size != SIZE || fault("take", (uint32_t)i)) {
 		snprintf(text, HETCUDA_TEXT, "chunk %llu is not one of those", (unsigned long long)chunk->id);
 		return -EINVAL;
@@ -163,9 +163,11 @@ void hetcuda_memory_take_undo(void)
 	}
 }
 
-void hetcuda_memory_mark(uint64_t nonce)
+int hetcuda_memory_mark(uint64_t nonce, char *text)
 {
-	marked = nonce;
+	(void)nonce;
+	(void)text;
+	return 0;
 }
 
 uint32_t hetcuda_memory_share(void)

@@ -469,10 +469,14 @@ static void park_all(void (*const rank[])(void), unsigned int chunks)
 		}
 		for (int k = 0; k < RANKS; k++) {
 			int i = in[k];
-			CHECK(ask(fd[i], HETCUDA_MARK, (uint32_t)i + 1, (uint32_t)round + 1).status == 0);
+			CHECK(ask(fd[i], HETCUDA_MARK, 1, 1).status == -EINVAL);
 			int status = ask_park(fd[i], 5000, &parcel[i]);
 			CHECK(status == 0 && parcel[i].count == chunks, "%d, %u chunks", status, parcel[i].count);
 		}
+		for (int k = 0; k < RANKS; k++)
+			CHECK(ask(fd[in[k]], HETCUDA_MARK, (uint32_t)in[k] + 1, (uint32_t)round + 1).status == 0);
+		for (int k = 0; k < RANKS && round % 2; k++)
+			CHECK(ask(fd[in[k]], HETCUDA_MARK, 0, 0).status == 0);
 		for (int k = 0; k < RANKS; k++)
 			CHECK(ask(fd[in[k]], HETCUDA_COMMIT, 0, 0).status == 0);
 		unpark_all(out, fd, parcel, chunks);

@@ -58,7 +58,7 @@ static void drop_descriptors(void)
 static int give_back(void)
 {
 	for (uint32_t i = held; i-- > 0;) {
-		int r = hetcuda_memory_take(&chunks_held[i], fds[i], text);
+		int r = hetcuda_memory_take(&chunks_held[i], fds[i], false, text);
 		if (r)
 			return r;
 	}
@@ -149,15 +149,15 @@ static void wrong(void)
 	OK(hetcuda_memory_commit(text));
 	struct hetcuda_chunk c = chunks_held[1];
 	c.id += 1000;
-	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL && strstr(text, "not one that is parked"));
+	CHECK(hetcuda_memory_take(&c, fds[1], false, text) == -EINVAL && strstr(text, "not one that is parked"));
 	c = chunks_held[1];
 	c.size *= 2;
-	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL);
-	OK(hetcuda_memory_take(&chunks_held[1], fds[1], text));
-	CHECK(hetcuda_memory_take(&chunks_held[1], fds[1], text) == -EINVAL);
+	CHECK(hetcuda_memory_take(&c, fds[1], false, text) == -EINVAL);
+	OK(hetcuda_memory_take(&chunks_held[1], fds[1], false, text));
+	CHECK(hetcuda_memory_take(&chunks_held[1], fds[1], false, text) == -EINVAL);
 	CHECK(hetcuda_memory_take_finish(&missing, text) == -ENOENT && strstr(text, "are missing"));
 	CHECK(fake.handles == 0 && fake.maps == 0);
-	OK(hetcuda_memory_take(&chunks_held[0], fds[0], text));
+	OK(hetcuda_memory_take(&chunks_held[0], fds[0], false, text));
 	hetcuda_memory_take_undo();
 	CHECK(fake.handles == 0 && fake.maps == 0);
 	OK(give_back());

@@ -41,10 +41,10 @@ static int makers = -1;
 
 #define NONCE UINT64_C(0x123456789abcdef0)
 
-static uint64_t word_of(int fd, const struct hetcuda_chunk *c)
+static uint64_t word_of(int fd, uint32_t place)
 {
 	uint64_t word;
-	CHECK(pread(fd, &word, sizeof word, (off_t)hetcuda_mark_offset(NONCE, c->size)) == sizeof word);
+	CHECK(pread(fd, &word, sizeof word, (off_t)hetcuda_mark_offset(NONCE, place, 4 * MIB)) == sizeof word);
 	return word;
 }
 
@@ -55,31 +55,33 @@ static int park(void)
 	int fd[16];
 	uint32_t n, imported = 0;
 	uint64_t before[16];
-	hetcuda_memory_mark(NONCE);
 	int r = hetcuda_memory_quiesce(1000, &n, text);
 	if (r)
 		return r;
 	for (uint32_t i = 0; i < n; i++) {
-		c[i].size = 4 * MIB;
-		before[i] = makers >= 0 ? word_of(makers, &c[i]) : 0;
+		before[i] = makers >= 0 ? word_of(makers, i) : 0;
 		OK(hetcuda_memory_export(i, &c[i], &fd[i], text));
 		CHECK((fd[i] < 0) == !!(c[i].flags & HETCUDA_IMPORTED));
-		if (fd[i] >= 0)
-			continue;
-		imported++;
-		CHECK(word_of(makers, &c[i]) == hetcuda_mark(NONCE, c[i].id) && word_of(makers, &c[i]) != before[i]);
+		imported += fd[i] < 0;
 	}
+	OK(hetcuda_memory_mark(NONCE, text));
+	for (uint32_t i = 0; i < n; i++)
+		CHECK(fd[i] >= 0 || (word_of(makers, i) == hetcuda_mark(NONCE, i) && word_of(makers, i) != before[i]));
+	OK(hetcuda_memory_mark(0, text));
+	for (uint32_t i = 0; i < n; i++)
+		CHECK(fd[i] >= 0 || word_of(makers, i) == before[i]);
+	OK(hetcuda_memory_mark(NONCE, text));
 	OK(hetcuda_memory_commit(text));
 	for (uint32_t i = 0; i < n; i++)
-		CHECK(fd[i] >= 0 || word_of(makers, &c[i]) == before[i]);
+		CHECK(fd[i] >= 0 || word_of(makers, i) == before[i]);
 	for (uint32_t i = 0; i < n; i++)
 		if (fd[i] >= 0)
-			OK(hetcuda_memory_take(&c[i], fd[i], text));
+			OK(hetcuda_memory_take(&c[i], fd[i], false, text));
 	OK(hetcuda_memory_take_finish(&missing, text));
 	CHECK(missing == imported);
 	for (uint32_t i = 0; i < n; i++)
 		if (fd[i] < 0)
-			OK(hetcuda_memory_take(&c[i], makers, text));
+			OK(hetcuda_memory_take(&c[i], makers, false, text));
 	if (imported)
 		OK(hetcuda_memory_take_finish(&missing, text));
 	for (uint32_t i = 0; i < n; i++)
@@ -209,17 +211,22 @@ static void others(void)
 	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, imported, 0));
 	OK(hetcuda_cuMemRelease(imported));
 	CHECK(COUNTED(imported) == 0 && chunk_count == 1);
-	hetcuda_memory_mark(0);
-	CHECK(hetcuda_memory_quiesce(1000, &n, text) == -ENOTSUP && strstr(text, "too old"));
 	OK(park());
 	// Somebody who marks and doesn't go on has left nothing.
-	hetcuda_memory_mark(NONCE);
 	OK(hetcuda_memory_quiesce(1000, &n, text));
 	OK(hetcuda_memory_export(0, &c, &again, text));
-	CHECK(n == 1 && word_of(makers, &c) == hetcuda_mark(NONCE, c.id));
+	OK(hetcuda_memory_mark(NONCE, text));
+	CHECK(n == 1 && word_of(makers, 0) == hetcuda_mark(NONCE, 0));
 	hetcuda_memory_abandon();
-	CHECK(word_of(makers, &c) == 0);
+	CHECK(word_of(makers, 0) == 0);
+	// The same memory twice: each has a word of its own, and all is put back.
+	OK(hetcuda_cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)makers, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(hetcuda_cuMemMap(va + 8 * MIB, 4 * MIB, 0, imported, 0));
+	OK(hetcuda_cuMemRelease(imported));
+	CHECK(chunk_count == 2);
 	OK(park());
+	OK(park());
+	OK(hetcuda_cuMemUnmap(va + 8 * MIB, 4 * MIB));
 	close(makers);
 	makers = -1;
 	OK(hetcuda_cuMemUnmap(va, 4 * MIB));

@@ -202,7 +202,7 @@ func (s *service) kill(ctx context.Context, c *container) error {
 	defer cancel()
 	err = running.Cgroup.Kill(ctx)
 	if err == nil {
-		_, err = s.TTRPCTaskService.Wait(ctx, &taskapi.WaitRequest{ID: c.id})
+		_, err = s.Wait(ctx, &taskapi.WaitRequest{ID: c.id})
 	}
 	if err != nil {
 		return fmt.Errorf("end the container whose restore failed: %w", err)

@@ -4,6 +4,7 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,10 +72,16 @@ func indices[T any](s []T) []int {
 // hello asks a process, and forgets a connection that held it and is broken.
 func (m *Mover) hello(ctx context.Context, dir string, c *hetcuda.Conn) (hetcuda.Hello, error) {
 	h, err := c.Hello(ctx)
-	if key := (client{dir, c.PID()}); err != nil && m.holding(key) == c {
+	if key := (client{dir, c.PID()}); lost(err) && m.holding(key) == c {
 		m.letGo(key, c)
 	}
 	return h, err
+}
+
+// lost tells whether a connection is, by its error.
+func lost(err error) bool {
+	_, is := errors.AsType[*hetcuda.LostError](err)
+	return is
 }
 
 // holdingIn are the connections that hold processes of one directory.
@@ -184,7 +191,8 @@ func (m *Mover) stillHeld(ctx context.Context, key client) bool {
 	if held == nil {
 		return false
 	}
-	if h, err := held.Hello(ctx); err == nil && h.State != hetcuda.Running {
+	h, err := held.Hello(ctx)
+	if err == nil && h.State != hetcuda.Running || err != nil && !lost(err) {
 		return true
 	}
 	m.letGo(key, held)
@@ -217,6 +225,7 @@ func (m *Mover) uncommitted(key client) (parcels []*parcel) {
 	defer m.mu.Unlock()
 	for _, p := range m.parcels {
 		if p.busy == "" && p.taken() && !p.parked && p.from == key {
+			p.busy = "release"
 			parcels = append(parcels, p)
 		}
 	}
@@ -237,11 +246,7 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 	defer m.end(parcels)
 	p := parcels[0]
 	p.from, p.nonce = key, m.newNonce()
-	var chunks []hetcuda.Chunk
-	var fds []int
-	if err = held.Mark(ctx, p.nonce); err == nil {
-		chunks, fds, err = held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
-	}
+	chunks, fds, err := held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
 	if err != nil {
 		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
 	}
@@ -312,6 +317,7 @@ func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
 		return m.forget([]*parcel{p})
 	}
 	if err != nil {
+		m.unsettle(p)
 		return errors.Join(m.parkFailed(p.from, held, err), m.forget([]*parcel{p}))
 	}
 	p.parked = true
@@ -351,8 +357,8 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if p.taken() && !p.parked {
 		return m.forget([]*parcel{p}) // the process never let go of it
 	}
-	for _, piece := range p.pieces {
-		if piece.fd < 0 {
+	for i := range p.pieces {
+		if p.pieces[i].fd < 0 {
 			return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "unpark", Detail: fmt.Sprintf("parcel %q was given back already", name)}
 		}
 	}
@@ -360,7 +366,7 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	c := m.holding(key)
 	if c == nil {
 		if c, err = m.connect(ctx, key, p.socket); err != nil {
-			return notYet(err)
+			return m.unreached(p, pid, err)
 		}
 	}
 	if err := m.use(ctx, name, true); err != nil {
@@ -368,27 +374,19 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		return err
 	}
 	err = m.give(ctx, c, p)
-	lost := (*hetcuda.LostError)(nil)
 	switch {
 	case err == nil:
 		m.keep(key, c)
 		m.given(name, key, true)
-	case errors.Is(err, errWaits):
-		m.keep(key, c)
-		return &helperapi.Error{Class: helperapi.Class_CLASS_NOT_READY, Call: "unpark", Detail: fmt.Sprintf("parcel %q: %v", name, err)}
-	case errors.As(err, &lost):
+	case lost(err):
 		m.letGo(key, c)
-		m.undone(p)
-		state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
-		if !errors.Is(err, helperapi.ErrGone) && (stateErr != nil || state != hetcuda.Parked) {
-			m.given(name, key, false)
+		if done, err := m.lostWhileGiving(ctx, key, p, err); !done {
+			return err
 		}
-		if errors.Is(err, helperapi.ErrGone) {
-			_ = m.settle(p, func(_, _ *piece) error { return nil })
-		}
-		if stateErr != nil || state == hetcuda.Parked {
-			return notYet(errors.Join(err, stateErr))
-		}
+	case errors.Is(err, errWaits) || errors.Is(err, errShare):
+		m.keep(key, c)
+		m.given(name, key, true)
+		return &helperapi.Error{Class: helperapi.Class_CLASS_NOT_READY, Call: "unpark", Detail: fmt.Sprintf("parcel %q: %v", name, err)}
 	default:
 		m.letGo(key, c)
 		m.undone(p)
@@ -398,12 +396,44 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if !p.duplicated {
 		err = m.forget([]*parcel{p})
 	} else {
-		err = p.giveUp()
+		err = m.giveUp(p)
 	}
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
 	}
 	return nil
+}
+
+// unreached is the error of a process that can't be connected to. One that has ended
+// needs nothing, and those that wait for what it has made get it as it was.
+func (m *Mover) unreached(p *parcel, pid int, err error) error {
+	if !hetcuda.Gone(pid) {
+		return notYet(err)
+	}
+	gone := &helperapi.Error{Class: helperapi.Class_CLASS_GONE, Call: "unpark", Detail: err.Error()}
+	return errors.Join(gone, m.forget([]*parcel{p}))
+}
+
+// lostWhileGiving finds out what has become of a process that gave no answer. done
+// says that it has its memory, or needs none.
+func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err error) (done bool, _ error) {
+	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
+	gone := errors.Is(err, helperapi.ErrGone)
+	switch {
+	case gone:
+		return true, nil
+	case stateErr == nil && state == hetcuda.Parked:
+		m.undone(p)
+		return false, cmp.Or(p.damage, notYet(err))
+	}
+	m.given(p.name, key, false)
+	if stateErr != nil {
+		return false, notYet(errors.Join(err, stateErr))
+	}
+	if !p.handedOver && !m.asIs(p) {
+		m.breakOff(p)
+	}
+	return true, nil
 }
 
 // taken tells whether a parcel was taken out of a process.
@@ -416,9 +446,15 @@ var errWaits = errors.New("it waits for memory that other processes have made")
 // back.
 func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 	made, imported := p.chunksOf(false), p.chunksOf(true)
-	if !p.madeGiven {
+	if p.givenBy != nil && p.givenBy != c {
+		m.undone(p) // with the connection
+		if p.damage != nil {
+			return p.damage
+		}
+	}
+	if p.givenBy == nil {
 		if len(made.chunks) > 0 || len(imported.chunks) == 0 {
-			missing, err := c.Unpark(ctx, made.chunks, made.fds)
+			missing, err := c.Unpark(ctx, made.chunks, made.fds, m.asIs(p))
 			if err == nil && missing != len(imported.chunks) {
 				err = fmt.Errorf("process %d says that %d chunks are to come, and there are %d", c.PID(), missing, len(imported.chunks))
 			}
@@ -426,18 +462,20 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 				return err
 			}
 		}
-		p.madeGiven = true
-		if err := m.handOver(ctx, c, p); err != nil {
-			return err
-		}
+		p.givenBy = c
+	}
+	// It may run by now if it is left alone.
+	ctx = context.WithoutCancel(ctx)
+	if err := m.handOver(ctx, c, p); err != nil {
+		return err
 	}
 	if len(imported.chunks) == 0 {
 		return nil
 	}
-	if m.waits(p) {
-		return errWaits
+	if err := m.waits(p); err != nil {
+		return err
 	}
-	missing, err := c.Unpark(ctx, imported.chunks, imported.fds)
+	missing, err := c.Unpark(ctx, imported.chunks, imported.fds, true)
 	if err == nil && missing != 0 {
 		err = fmt.Errorf("process %d says that %d chunks are to come, and there are none", c.PID(), missing)
 	}
@@ -447,7 +485,7 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 // undone notes that a process has nothing again. What others have got of it they
 // would not share with it any more.
 func (m *Mover) undone(p *parcel) {
-	p.madeGiven = false
+	p.givenBy = nil
 	if p.handedOver {
 		p.damage = &helperapi.Error{
 			Class: helperapi.Class_CLASS_DAMAGED, Call: "unpark",
@@ -463,8 +501,8 @@ type some struct {
 }
 
 func (p *parcel) chunksOf(imported bool) (s some) {
-	for _, piece := range p.pieces {
-		if piece.same != nil == imported {
+	for i := range p.pieces {
+		if piece := &p.pieces[i]; piece.same != nil == imported {
 			s.chunks, s.fds = append(s.chunks, piece.chunk), append(s.fds, piece.fd)
 		}
 	}

@@ -159,6 +159,9 @@ func (m *Mover) adopt(parcels []*parcel, memory keeper.Memory, fds []int) (err e
 	}
 	for i, p := range memory.Pieces {
 		device, bad := memfile.ParseUUID(p.Device)
+		if p.Flags&hetcuda.Imported != 0 && p.Maker == 0 {
+			bad = fmt.Errorf("the keeper does not say who has made chunk %d of process %d", p.ID, p.Process)
+		}
 		err = errors.Join(err, bad)
 		to := parcels[p.Process]
 		to.pieces = append(to.pieces, piece{
@@ -179,7 +182,7 @@ func (m *Mover) adopt(parcels []*parcel, memory keeper.Memory, fds []int) (err e
 			continue
 		}
 		all[i].same = all[p.Maker-1]
-		m.importers[all[i].same] = append(m.importers[all[i].same], all[i])
+		m.waitLocked(all[i])
 	}
 	return err
 }

@@ -72,8 +72,12 @@ type Mover struct {
 	parcels map[string]*parcel
 	held    map[client]*hetcuda.Conn
 	fetched map[string]*fetched
-	// importers are the pieces that others stand for, until those are back.
+	// importers are the pieces that others stand for, until those are back; waiting
+	// says of each why it can't be given back yet. unsettled are pieces of memory
+	// that another process has still.
 	importers map[*piece][]*piece
+	waiting   map[*piece]error
+	unsettled map[*piece]bool
 	// places is how many nonces were made.
 	places uint64
 	// users is how many operations are under way, and idle ends the devices.
@@ -110,6 +114,8 @@ func New(machine Machine, cfg Config) *Mover {
 		fetched: map[string]*fetched{},
 
 		importers: map[*piece][]*piece{},
+		waiting:   map[*piece]error{},
+		unsettled: map[*piece]bool{},
 	}
 }
 
@@ -212,8 +218,7 @@ func (m *Mover) forget(parcels []*parcel) error {
 	var errs []error
 	for _, p := range parcels {
 		// Nobody is there any more who could have other memory.
-		_ = m.settle(p, func(_, _ *piece) error { return nil })
-		errs = append(errs, p.close())
+		errs = append(errs, m.settle(p, nil), m.close(p))
 	}
 	return errors.Join(errs...)
 }

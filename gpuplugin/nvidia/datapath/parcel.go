@@ -39,9 +39,10 @@ type parcel struct {
 	from   client
 	nonce  hetcuda.Nonce
 	parked bool
-	// madeGiven says that the process has what it has made, and handedOver that
-	// others have some of that.
-	madeGiven, handedOver bool
+	// givenBy is the connection by which the process got what it has made, and
+	// handedOver says that others have some of that.
+	givenBy    *hetcuda.Conn
+	handedOver bool
 	// damage is why it can't be given back any more.
 	damage error
 	// views map the memory of the process, once it is to be read, and copies
@@ -65,10 +66,8 @@ type piece struct {
 	// address is where it can be read, 0 for nowhere.
 	address uint64
 	// same is the piece of another process that is the same memory, and that
-	// stands for it; nil for one that stands for itself. ready says that the other
-	// process has it back; guarded by Mover.mu.
-	same  *piece
-	ready bool
+	// stands for it; nil for one that stands for itself.
+	same *piece
 }
 
 // free fails for a parcel that is used. Mover.mu: held.
@@ -83,23 +82,26 @@ func (p *parcel) free(what string) error {
 	return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: what, Detail: fmt.Sprintf("%s of parcel %q is under way", by, p.name)}
 }
 
-// close lets go of everything.
-func (p *parcel) close() error {
-	err := errors.Join(p.abandon(), p.giveUp())
+// close lets go of everything that a parcel has.
+func (m *Mover) close(p *parcel) error {
+	err := errors.Join(p.abandon(), m.giveUp(p))
 	err = errors.Join(err, closeAreas(p.copies))
 	p.copies = nil
 	return err
 }
 
 // giveUp lets go of the memory itself, and keeps a copy.
-func (p *parcel) giveUp() error {
+func (m *Mover) giveUp(p *parcel) error {
 	var fds []int
+	m.mu.Lock()
 	for i := range p.pieces {
 		if p.pieces[i].fd >= 0 {
 			fds = append(fds, p.pieces[i].fd)
 			p.pieces[i].fd = -1
 		}
+		delete(m.waiting, &p.pieces[i])
 	}
+	m.mu.Unlock()
 	hetcuda.Discard(fds)
 	err := closeAreas(p.views)
 	p.views = nil

@@ -22,19 +22,56 @@ import (
 //
 // No process has to be believed for that: each was told a number of its own, has
 // written it into what it imported (hetcuda.Nonce), and puts back what was there. It
-// is looked for where the processes are parked, and nobody runs that has it.
+// is looked for while all of them are held, and nobody runs that has it.
 //
 // What nobody of the parcels has exported is of a process that isn't saved, or
 // that has freed it or ended. Who else has it can't be told, so that is an error.
 // Nor can it be told of what was exported and imported by nobody of them.
-func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
+func (m *Mover) identify(ctx context.Context, parcels []*parcel) (err error) {
+	var sharing []*parcel
+	for _, p := range parcels {
+		if slices.ContainsFunc(p.pieces, func(p piece) bool { return p.chunk.Flags&hetcuda.Imported != 0 }) {
+			sharing = append(sharing, p)
+		}
+	}
+	if len(sharing) == 0 {
+		return nil
+	}
+	// Before anybody goes on who has the memory.
+	defer func() {
+		after := context.WithoutCancel(ctx)
+		err = errors.Join(err, inParallel(sharing, func(p *parcel) error { return m.mark(after, p, 0) }))
+	}()
+	if err := inParallel(sharing, func(p *parcel) error { return m.mark(ctx, p, p.nonce) }); err != nil {
+		return err
+	}
+	if err := m.findMarks(ctx, parcels); err != nil {
+		return fmt.Errorf("memory that processes share: %w", err)
+	}
+	return inParallel(sharing, m.lend)
+}
+
+// mark has a process mark what it has imported, or put back what was there.
+func (m *Mover) mark(ctx context.Context, p *parcel, nonce hetcuda.Nonce) error {
+	held := m.holding(p.from)
+	if held == nil {
+		return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "mark", Detail: fmt.Sprintf("process %d is not held", p.from.pid)}
+	}
+	err := held.Mark(ctx, nonce)
+	if errors.Is(err, helperapi.ErrGone) && nonce == 0 {
+		return nil
+	}
+	return m.parkFailed(p.from, held, err)
+}
+
+func (m *Mover) findMarks(ctx context.Context, parcels []*parcel) error {
 	imported, exported := map[string][]importedPiece{}, map[string][]*piece{}
 	for _, p := range parcels {
 		for i := range p.pieces {
 			piece := &p.pieces[i]
 			switch {
 			case piece.chunk.Flags&hetcuda.Imported != 0:
-				imported[piece.device] = append(imported[piece.device], importedPiece{piece, p.nonce})
+				imported[piece.device] = append(imported[piece.device], importedPiece{piece: piece, nonce: p.nonce, index: i})
 			case piece.chunk.Flags&hetcuda.Exported != 0:
 				exported[piece.device] = append(exported[piece.device], piece)
 			}
@@ -45,20 +82,22 @@ func (m *Mover) identify(ctx context.Context, parcels []*parcel) error {
 		if err != nil {
 			return err
 		}
-		if err := d.identify(exported[uuid], pieces); err != nil {
-			return fmt.Errorf("memory that processes share: %w", err)
+		if err := d.findMarks(ctx, exported[uuid], pieces); err != nil {
+			return err
 		}
 	}
-	return inParallel(parcels, m.lend)
+	return nil
 }
 
+// importedPiece is one of a process that has the nonce, at a place in what it parked.
 type importedPiece struct {
-	*piece
+	piece *piece
 	nonce hetcuda.Nonce
+	index int
 }
 
-func (d *device) identify(exported []*piece, imported []importedPiece) (err error) {
-	slot, err := d.slot(context.Background())
+func (d *device) findMarks(ctx context.Context, exported []*piece, imported []importedPiece) error {
+	slot, err := d.slot(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,10 +108,10 @@ func (d *device) identify(exported []*piece, imported []importedPiece) (err erro
 		}
 	}
 	for _, i := range imported {
-		if i.same == nil {
+		if i.piece.same == nil {
 			return &helperapi.Error{
 				Class: helperapi.Class_CLASS_UNSUPPORTED, Call: "identify",
-				Detail: fmt.Sprintf("chunk %d of %d bytes was made by a process that is not saved with it, or that has freed it", i.chunk.ID, i.chunk.Size),
+				Detail: fmt.Sprintf("chunk %d of %d bytes was made by a process that is not saved with it, or that has freed it", i.piece.chunk.ID, i.piece.chunk.Size),
 			}
 		}
 	}
@@ -105,10 +144,10 @@ func (d *device) find(e *piece, imported []importedPiece, word []byte) (err erro
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	for _, i := range imported {
-		if i.same != nil || i.chunk.Size != e.chunk.Size {
+		if i.piece.same != nil || i.piece.chunk.Size != e.chunk.Size {
 			continue
 		}
-		number, offset := i.nonce.Mark(i.chunk)
+		number, offset := i.nonce.Mark(i.index, e.chunk.Size)
 		if err := errors.Join(stream.ToHost(word, address+offset), stream.Wait()); err != nil {
 			return err
 		}
@@ -201,7 +240,7 @@ func (m *Mover) lend(p *parcel) error {
 	defer m.mu.Unlock()
 	for i := range p.pieces {
 		piece := &p.pieces[i]
-		if piece.same == nil {
+		if piece.same == nil || piece.fd >= 0 {
 			continue
 		}
 		fd, err := unix.FcntlInt(uintptr(piece.same.fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -209,9 +248,15 @@ func (m *Mover) lend(p *parcel) error {
 			return fmt.Errorf("chunk %d: %w", piece.chunk.ID, err)
 		}
 		piece.fd = fd
-		m.importers[piece.same] = append(m.importers[piece.same], piece)
+		m.waitLocked(piece)
 	}
 	return nil
+}
+
+// waitLocked notes that a piece comes back after the one that stands for it.
+func (m *Mover) waitLocked(piece *piece) {
+	m.importers[piece.same] = append(m.importers[piece.same], piece)
+	m.waiting[piece] = errWaits
 }
 
 // A process that gets memory back copies it, if there is room, into memory that it
@@ -224,9 +269,12 @@ func (m *Mover) handOver(ctx context.Context, c *hetcuda.Conn, p *parcel) error 
 	if !m.waitedFor(p) {
 		return nil
 	}
-	chunks, fds, err := c.Share(ctx)
+	if m.asIs(p) {
+		return m.settle(p, nil)
+	}
+	chunks, fds, err := c.Share(ctx, len(p.pieces))
 	if err != nil {
-		return fmt.Errorf("what the process shares: %w", err)
+		return fmt.Errorf("%w: %w", errShare, err)
 	}
 	defer hetcuda.Discard(fds)
 	now := map[uint64]int{}
@@ -234,30 +282,69 @@ func (m *Mover) handOver(ctx context.Context, c *hetcuda.Conn, p *parcel) error 
 		now[c.ID] = fds[i]
 	}
 	p.handedOver = true
-	return m.settle(p, func(from, to *piece) error {
-		fd, ok := now[from.chunk.ID]
-		if !ok || to.fd < 0 {
-			return nil // there was no room: all of them have what was parked
-		}
-		return unix.Dup3(fd, to.fd, unix.O_CLOEXEC)
-	})
+	return m.settle(p, now)
 }
 
-// settle says to those that wait for a parcel's memory that they can have it.
-func (m *Mover) settle(p *parcel, with func(from, to *piece) error) error {
+// errShare means that a process has what it has made, and did not say what others
+// get of it.
+var errShare = errors.New("what the process shares")
+
+// settle says to those that wait for a parcel's memory that they can have it: as it is
+// now, by descriptors for chunks, or else as it was.
+func (m *Mover) settle(p *parcel, now map[uint64]int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range p.pieces {
 		from := &p.pieces[i]
 		for _, to := range m.importers[from] {
-			if err := with(from, to); err != nil {
-				return err
+			// Without one there was no room: all of them have what was parked.
+			if fd, ok := now[from.chunk.ID]; ok && to.fd >= 0 {
+				if err := unix.Dup3(fd, to.fd, unix.O_CLOEXEC); err != nil {
+					return err
+				}
 			}
-			to.ready = true
+			delete(m.waiting, to)
+		}
+		delete(m.importers, from)
+		delete(m.unsettled, from)
+	}
+	return nil
+}
+
+// breakOff says to those that wait for a parcel's memory that it runs with another
+// than they could be given.
+func (m *Mover) breakOff(p *parcel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range p.pieces {
+		from := &p.pieces[i]
+		for _, to := range m.importers[from] {
+			m.waiting[to] = &helperapi.Error{
+				Class: helperapi.Class_CLASS_DAMAGED, Call: "unpark",
+				Detail: fmt.Sprintf("chunk %d is memory that parcel %q has made, whose process has gone on without saying what it has now", to.chunk.ID, p.name),
+			}
 		}
 		delete(m.importers, from)
 	}
-	return nil
+}
+
+// unsettle says that a process keeps what it has imported, since it did not let go of
+// it: who has made that must get it back as it was.
+func (m *Mover) unsettle(p *parcel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range p.pieces {
+		if same := p.pieces[i].same; same != nil {
+			m.unsettled[same] = true
+		}
+	}
+}
+
+// asIs tells whether somebody has memory of a parcel still.
+func (m *Mover) asIs(p *parcel) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(indices(p.pieces), func(i int) bool { return m.unsettled[&p.pieces[i]] })
 }
 
 // waitedFor tells whether others wait for memory of a parcel.
@@ -267,9 +354,14 @@ func (m *Mover) waitedFor(p *parcel) bool {
 	return slices.ContainsFunc(indices(p.pieces), func(i int) bool { return len(m.importers[&p.pieces[i]]) > 0 })
 }
 
-// waits tells whether a parcel has memory of others, who have not got theirs yet.
-func (m *Mover) waits(p *parcel) bool {
+// waits is nil, or why a parcel can't have yet what others have made.
+func (m *Mover) waits(p *parcel) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.same != nil && !piece.ready })
+	for i := range p.pieces {
+		if err := m.waiting[&p.pieces[i]]; err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -278,3 +278,97 @@ func TestSharedComesApart(t *testing.T) {
 	check(t, s.Release(t.Context(), s.dirs[2], os.Getpid()))
 	check(t, s.Drop(t.Context(), s.names))
 }
+
+// shares writes through one process and looks at it through those that have the
+// memory.
+func (s *sharing) shares(t *testing.T, which ...int) {
+	t.Helper()
+	ids := []uint64{12, 1, 3}
+	for _, i := range which {
+		s.processes[i].Write(ids[i], []byte{'w', byte(i)}, 0)
+		for _, j := range which {
+			if got := s.processes[j].Read(ids[j])[:2]; !bytes.Equal(got, []byte{'w', byte(i)}) {
+				t.Errorf("process %d sees %q of what process %d has written", j, got, i)
+			}
+		}
+	}
+}
+
+// One of them keeps its memory while the others have let go of it: who has made it
+// gets it back as it is, since a copy would be its own.
+func TestSharedHalfCommitted(t *testing.T) {
+	for _, keeps := range []int{0, 1} {
+		s := newSharing(t)
+		s.show(t, 0, 1, 2)
+		s.processes[keeps].Before(hetcudatest.Commit, func(c *net.UnixConn) bool {
+			hetcudatest.Reply(c, hetcudatest.Commit, -int32(unix.EIO), 0, "no", nil)
+			return false
+		})
+		if err := s.Commit(t.Context(), s.names); err == nil {
+			t.Error("no error")
+		}
+		for i, p := range s.processes {
+			if parked := p.State() == hetcudatest.Parked; parked == (i == keeps) {
+				t.Errorf("process %d is in state %d", i, p.State())
+			}
+		}
+		var others []int
+		for i := range s.processes {
+			if i != keeps {
+				others = append(others, i)
+			}
+		}
+		s.unpark(t, others...)
+		s.shares(t, 0, 1, 2)
+		for _, i := range others {
+			check(t, s.Release(t.Context(), s.dirs[i], os.Getpid()))
+		}
+		check(t, s.Drop(t.Context(), s.names))
+	}
+}
+
+// Of a process that goes on without saying what others get of its memory, the others
+// don't get what it has no more.
+func TestSharedNotHandedOver(t *testing.T) {
+	s := newSharing(t)
+	s.park(t, 0, 1, 2)
+	s.processes[1].Before(hetcudatest.Share, func(c *net.UnixConn) bool {
+		hetcudatest.Reply(c, hetcudatest.Share, 0, 1<<19, "", nil)
+		return true
+	})
+	// It has its memory, and runs: what it said ended the connection.
+	check(t, s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"))
+	check(t, s.Release(t.Context(), s.dirs[1], os.Getpid()))
+	for _, i := range []int{0, 2} {
+		err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i])
+		if !errors.Is(err, helperapi.ErrDamaged) || !strings.Contains(err.Error(), "has gone on without saying") {
+			t.Errorf("%s: err = %v", s.names[i], err)
+		}
+		if s.processes[i].State() != hetcudatest.Parked {
+			t.Errorf("%s goes on", s.names[i])
+		}
+	}
+	check(t, s.Drop(t.Context(), s.names))
+}
+
+// Nobody runs while marks are in memory: what a process writes that is let go first
+// stays.
+func TestSharedReleasedFirst(t *testing.T) {
+	s := newSharing(t)
+	s.show(t, 0, 1, 2)
+	if err := s.Commit(t.Context(), []string{"a", "c"}); err == nil { // without the maker
+		t.Error("no error")
+	}
+	check(t, s.Release(t.Context(), s.dirs[1], os.Getpid()))
+	if !bytes.Equal(s.processes[1].Read(1), contents()[:3*mib]) {
+		t.Error("there is a mark")
+	}
+	s.processes[1].Write(1, bytes.Repeat([]byte{0xee}, 3*mib), 0)
+	for _, i := range []int{0, 2} {
+		check(t, s.Release(t.Context(), s.dirs[i], os.Getpid()))
+	}
+	if !bytes.Equal(s.processes[1].Read(1), bytes.Repeat([]byte{0xee}, 3*mib)) {
+		t.Error("what it has written was overwritten")
+	}
+	check(t, s.Drop(t.Context(), s.names))
+}

@@ -156,14 +156,14 @@ func (m *Mover) Settle(_ context.Context, name string) error {
 	if p.operation == nil || p.target != nil || !p.safe() {
 		return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "settle", Detail: fmt.Sprintf("parcel %q is not copied, or not to be completed", name)}
 	}
-	return p.settle()
+	return m.complete(p)
 }
 
-func (p *parcel) settle() error {
+func (m *Mover) complete(p *parcel) error {
 	op := p.operation
 	p.operation = nil
 	err := op.Complete()
-	return errors.Join(err, p.giveUp())
+	return errors.Join(err, m.giveUp(p))
 }
 
 // Fill implements nvidia.Storer.
@@ -181,7 +181,7 @@ func (m *Mover) Fill(ctx context.Context, req nvidia.FillRequest) error {
 		if err := m.rescue(ctx, p); err != nil {
 			return fmt.Errorf("its memory can't be copied anywhere: %w", err)
 		}
-		if err := p.settle(); err != nil {
+		if err := m.complete(p); err != nil {
 			return err
 		}
 	}

@@ -382,14 +382,10 @@ func (c *Conn) simple(ctx context.Context, o op, timeout, limit time.Duration) e
 	})
 }
 
-// Mark says with what a client that is held marks the memory that it has imported,
-// when it is parked. Of a client that does not know of that nothing is asked.
+// Mark has a client whose memory Park returned mark what it has imported; with 0 it
+// puts back what was there.
 func (c *Conn) Mark(ctx context.Context, nonce Nonce) error {
-	h, err := c.Hello(ctx)
-	if err != nil || !h.Shares() {
-		return err
-	}
-	return c.exchange(ctx, answerTimeout, func() error {
+	return c.exchange(ctx, moveTimeout, func() error {
 		var buf [replyLen]byte
 		_, _, err := c.ask(opMark, uint32(nonce), uint32(nonce>>32), buf[:])
 		return err
@@ -404,9 +400,14 @@ func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks [
 }
 
 // Share asks a client that has memory again, be it not all of it yet, for what
-// others may have. The caller discards fds.
-func (c *Conn) Share(ctx context.Context) (chunks []Chunk, fds []int, err error) {
-	return c.chunks(ctx, opShare, answerTimeout, func(int) error { return nil })
+// others may have, at most so many chunks. The caller discards fds.
+func (c *Conn) Share(ctx context.Context, most int) (chunks []Chunk, fds []int, err error) {
+	return c.chunks(ctx, opShare, answerTimeout, func(n int) error {
+		if n > most {
+			return fmt.Errorf("%w: %d chunks are shared, of %d", errProtocol, n, most)
+		}
+		return nil
+	})
 }
 
 func (c *Conn) chunks(ctx context.Context, o op, timeout time.Duration, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
@@ -472,16 +473,24 @@ func spread(fds *[]int, chunks []Chunk, got []int) error {
 	return nil
 }
 
+// takeAsIs is HETCUDA_AS_IS.
+const takeAsIs = 1
+
 // Unpark gives a client that is parked its memory back: exactly what was parked,
 // with a descriptor for each chunk, which stay the caller's. What is imported may
-// come later: so many chunks are missing. If none is, the client is held. After an
+// come later: so many chunks are missing. If none is, the client is held. It makes
+// memory of its own for what it gets, unless it is to be taken as it is. After an
 // error it is parked; a [LostError] means that it can't be told.
-func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) (missing int, err error) {
+func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int, asIs bool) (missing int, err error) {
 	if len(chunks) != len(fds) {
 		return 0, fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
 	}
+	flags := uint32(0)
+	if asIs {
+		flags = takeAsIs
+	}
 	err = c.exchange(ctx, moveTimeout, func() error {
-		sendErr := c.send(appendRequest(nil, opUnpark, 0, uint32(len(chunks))), nil)
+		sendErr := c.send(appendRequest(nil, opUnpark, flags, uint32(len(chunks))), nil)
 		for first := 0; first < len(chunks) && sendErr == nil; first += batchSize {
 			end := min(first+batchSize, len(chunks))
 			var b []byte

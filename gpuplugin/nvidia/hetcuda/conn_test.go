@@ -88,7 +88,7 @@ func TestCycle(t *testing.T) {
 		}
 		slices.Reverse(chunks)
 		slices.Reverse(fds)
-		if missing, err := c.Unpark(t.Context(), chunks, fds); err != nil || missing != 0 || p.State() != hetcudatest.Held {
+		if missing, err := c.Unpark(t.Context(), chunks, fds, false); err != nil || missing != 0 || p.State() != hetcudatest.Held {
 			t.Fatalf("state %d, %v", p.State(), err)
 		}
 		closeAll(fds)
@@ -364,7 +364,7 @@ func TestRefusals(t *testing.T) {
 	p, c = start(t, 1)
 	p.SetState(hetcudatest.Parked)
 	before := openFDs(t)
-	_, err = c.Unpark(t.Context(), []hetcuda.Chunk{{ID: 5, Size: 4096, Device: device}}, []int{0})
+	_, err = c.Unpark(t.Context(), []hetcuda.Chunk{{ID: 5, Size: 4096, Device: device}}, []int{0}, false)
 	if err == nil || !strings.Contains(err.Error(), "another chunk") || p.State() != hetcudatest.Parked {
 		t.Errorf("err = %v, state %d", err, p.State())
 	}

@@ -79,12 +79,8 @@ const (
 	Stepped State = 3
 )
 
-// stepProtocol is the first protocol with STEP and STATUS, shareProtocol the first
-// with MARK and SHARE.
-const (
-	stepProtocol  = 2
-	shareProtocol = 3
-)
+// stepProtocol is the first protocol with STEP and STATUS.
+const stepProtocol = 2
 
 // Hello is what a client says of itself.
 type Hello struct {
@@ -105,10 +101,6 @@ type Hello struct {
 
 // Steps tells whether the client can be let on step by step.
 func (h Hello) Steps() bool { return h.Protocol >= stepProtocol }
-
-// Shares tells whether the client can be parked with memory that another process has
-// made.
-func (h Hello) Shares() bool { return h.Protocol >= shareProtocol }
 
 // Device is what a client's devices do.
 type Device uint32
@@ -152,26 +144,30 @@ const (
 
 // Nonce is what a client marks the chunks with that it has imported (MARK in the
 // header). It must not be known to anybody else; those of clients that are parked
-// together differ in their lowest [markBits] bits.
+// together differ in their lowest markPlaces bits.
 type Nonce uint64
 
 const (
-	// markBits are the bits of a nonce that say which word is marked.
-	markBits = 18
-	markStep = 0x9e3779b97f4a7c15
-	wordSize = 8
+	// markPlaces are the bits of a nonce, and markWords how many words each of the
+	// places has.
+	markPlaces = 12
+	markWords  = 64
+	markStep   = 0x9e3779b97f4a7c15
+	wordSize   = 8
 )
 
 // NewNonce makes one that says a place; the next clients have the next places.
 func NewNonce(place uint64) Nonce {
 	var random [wordSize]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return Nonce(binary.LittleEndian.Uint64(random[:])&^(1<<markBits-1) | place&(1<<markBits-1))
+	return Nonce(binary.LittleEndian.Uint64(random[:])&^(1<<markPlaces-1) | place&(1<<markPlaces-1))
 }
 
-// Mark is the number that is in a chunk, and where.
-func (n Nonce) Mark(c Chunk) (number, offset uint64) {
-	return uint64(n) + c.ID*markStep, uint64(n) & (1<<markBits - 1) * wordSize % c.Size
+// Mark is the number that is in the chunk which is the i-th that Park returned, and
+// where.
+func (n Nonce) Mark(i int, size uint64) (number, offset uint64) {
+	word := uint64(n)&(1<<markPlaces-1)*markWords + uint64(i)%markWords
+	return uint64(n) + uint64(i)*markStep, word * wordSize % size
 }
 
 // reply is the answer to a request.

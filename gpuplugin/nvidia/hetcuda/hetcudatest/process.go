@@ -262,11 +262,11 @@ func (p *Process) serve(c *net.UnixConn) {
 // mark marks what is imported, as the header says.
 func (p *Process) mark() {
 	p.unmark()
-	for _, c := range p.chunks {
-		if c.Flags&imported == 0 {
+	for i, c := range p.chunks {
+		if c.Flags&imported == 0 || p.nonce == 0 {
 			continue
 		}
-		number, at := p.nonce+c.ID*0x9e3779b97f4a7c15, int64(p.nonce&(1<<18-1)*8%c.Size)
+		number, at := p.nonce+uint64(i)*0x9e3779b97f4a7c15, p.markAt(i)
 		before := make([]byte, 8)
 		if _, err := unix.Pread(c.FD, before, at); err != nil {
 			p.tb.Error(err)
@@ -278,10 +278,15 @@ func (p *Process) mark() {
 	}
 }
 
+// markAt is where a chunk is marked.
+func (p *Process) markAt(i int) int64 {
+	return int64((p.nonce&(1<<12-1)*64 + uint64(i)%64) * 8 % p.chunks[i].Size)
+}
+
 func (p *Process) unmark() {
-	for _, c := range p.chunks {
+	for i, c := range p.chunks {
 		if before, ok := p.unmarked[c.ID]; ok && c.FD >= 0 {
-			if _, err := unix.Pwrite(c.FD, before, int64(p.nonce&(1<<18-1)*8%c.Size)); err != nil {
+			if _, err := unix.Pwrite(c.FD, before, p.markAt(i)); err != nil {
 				p.tb.Error(err)
 			}
 		}
@@ -309,10 +314,11 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		}
 		done()
 	case op == Mark && p.state == Held:
+		p.unmark()
 		p.nonce = uint64(count)<<32 | uint64(timeout)
+		p.mark()
 		done()
 	case op == Park && p.state == Held:
-		p.mark()
 		p.send(c, op, p.chunks)
 	case op == Share && (p.state == Held || p.state == Parked):
 		p.send(c, op, slices.DeleteFunc(slices.Clone(p.chunks), func(c Chunk) bool { return c.FD < 0 || c.Flags != exported }))
@@ -322,7 +328,7 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		p.state = Parked
 		Reply(c, op, 0, p.trimmed, "", nil)
 	case op == Unpark && p.state == Parked:
-		missing, why := p.takeBack(c, int(count))
+		missing, why := p.takeBack(c, int(count), timeout == 1)
 		if why != "" {
 			p.letGo()
 			refuse(why)
@@ -381,8 +387,8 @@ func (p *Process) status() []byte {
 }
 
 // takeBack receives chunks. What is not imported is memory of the process's own then,
-// with the same contents.
-func (p *Process) takeBack(c *net.UnixConn, count int) (missing int, why string) {
+// with the same contents, unless it is to be taken as it is.
+func (p *Process) takeBack(c *net.UnixConn, count int, asIs bool) (missing int, why string) {
 	seen := 0
 	for seen < count {
 		buf, oob := make([]byte, batch*chunkLen), make([]byte, unix.CmsgSpace(4*batch))
@@ -404,7 +410,7 @@ func (p *Process) takeBack(c *net.UnixConn, count int) (missing int, why string)
 				_ = unix.Close(fd)
 				return 0, "another chunk than was parked"
 			}
-			if p.chunks[at].Flags&imported == 0 {
+			if p.chunks[at].Flags&imported == 0 && !asIs {
 				fd = p.own(fd)
 			}
 			p.chunks[at].FD = fd
