@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/pkg/oci"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
 	hetoci "github.com/hetgpu/containerd-shim-hetgpu/oci"
@@ -87,6 +88,10 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 	if err != nil {
 		return nil, err
 	}
+	netns, err := t.newNetns()
+	if err != nil {
+		return nil, err
+	}
 	config := filepath.Join(t.work, "criu-nccl.conf")
 	if err := os.WriteFile(config, []byte(ncclCRIU), 0o600); err != nil {
 		return nil, err
@@ -95,6 +100,7 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 		oci.WithAnnotations(t.annotations()),
 		// NCCL's connections have both ends in the container.
 		oci.WithAnnotations(map[string]string{hetoci.AnnotationTCP: "established", hetoci.AnnotationCRIUConfig: config}),
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns}),
 		oci.WithMounts(mounts), oci.WithDevShmSize(ncclShm),
 		oci.WithEnv(slices.Concat([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, p.env, ncclEnv, env)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("ranks"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
