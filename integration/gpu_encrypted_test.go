@@ -21,6 +21,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/doctor"
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/inspect"
 	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/kept"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -105,6 +106,13 @@ var encryptedEngines = map[string]func(t *testing.T) (*daemon, spec){
 	"split": func(t *testing.T) (*daemon, spec) {
 		t.Helper()
 		d := onGPUs(t)
+		// Room for the original, the restored one, and what that gets twice for a
+		// moment.
+		large := standin.H200s(2, 1)
+		for i := range large.GPUs {
+			large.GPUs[i].Memory = 256 << 20
+		}
+		d.change(t, large)
 		return d, d.splitToy("-v", "-b", "5000000")
 	},
 	"custom storage": func(t *testing.T) (*daemon, spec) {

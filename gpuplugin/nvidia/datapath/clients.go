@@ -411,17 +411,18 @@ func (m *Mover) unreached(p *parcel, pid int, err error) error {
 		return notYet(err)
 	}
 	gone := &helperapi.Error{Class: helperapi.Class_CLASS_GONE, Call: "unpark", Detail: err.Error()}
-	return errors.Join(gone, m.forget([]*parcel{p}))
+	return errors.Join(gone, m.settle(p, nil))
 }
 
 // lostWhileGiving finds out what has become of a process that gave no answer. done
-// says that it has its memory, or needs none.
+// says that it has its memory. One that is gone is an error: whose memory is there
+// once, a keeper's, must not be taken for given.
 func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err error) (done bool, _ error) {
 	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
 	gone := errors.Is(err, helperapi.ErrGone)
 	switch {
 	case gone:
-		return true, nil
+		return false, errors.Join(err, m.settle(p, nil))
 	case stateErr == nil && state == hetcuda.Parked:
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
