@@ -108,11 +108,7 @@ var encryptedEngines = map[string]func(t *testing.T) (*daemon, spec){
 		d := onGPUs(t)
 		// Room for the original, the restored one, and what that gets twice for a
 		// moment.
-		large := standin.H200s(2, 1)
-		for i := range large.GPUs {
-			large.GPUs[i].Memory = 256 << 20
-		}
-		d.change(t, large)
+		d.change(t, standin.H200s(2, 1).WithMemory(256<<20))
 		return d, d.splitToy("-v", "-b", "5000000")
 	},
 	"custom storage": func(t *testing.T) (*daemon, spec) {

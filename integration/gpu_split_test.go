@@ -145,11 +145,7 @@ func TestGPUSplitStreamOrdered(t *testing.T) {
 	d := onGPUs(t)
 	ctx := d.testContext(t)
 	// Room for two of what comes back at once.
-	large := standin.H200s(2, 1)
-	for i := range large.GPUs {
-		large.GPUs[i].Memory = 128 << 20
-	}
-	d.change(t, large)
+	d.change(t, standin.H200s(2, 1).WithMemory(128<<20))
 	s := d.splitToy("-a", "-b", "12000000")
 	c := d.run(ctx, t, s)
 	before := c.ticksOn(ctx, 1)
@@ -173,11 +169,7 @@ func TestGPUSplitStreamOrdered(t *testing.T) {
 func TestGPUSplitNoRoom(t *testing.T) {
 	d := onGPUs(t)
 	ctx := d.testContext(t)
-	small := standin.H200s(2, 1)
-	for i := range small.GPUs {
-		small.GPUs[i].Memory = 40 << 20
-	}
-	d.change(t, small)
+	d.change(t, standin.H200s(2, 1).WithMemory(40<<20))
 	s := d.splitToy("-v", "-b", "12000000")
 	c := d.run(ctx, t, s)
 	c.ticksOn(ctx, 1)

@@ -37,10 +37,8 @@ func onStorage(t *testing.T, room bool) *daemon {
 func withStorage(series int, room bool) standin.Spec {
 	s := standin.H200s(2, series)
 	s.Driver, s.CUDA = "615.71.09", 13040
-	for i := range s.GPUs {
-		if room {
-			s.GPUs[i].Memory = 1 << 30
-		}
+	if room {
+		return s.WithMemory(1 << 30)
 	}
 	return s
 }

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -22,6 +21,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
 
 // needsRestoreOptions is why the stock shim can't take part: it passes none of
@@ -86,43 +87,12 @@ func TestTCPEstablished(t *testing.T) {
 func withOwnNetwork(t *testing.T) oci.SpecOpts {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "net")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	remove, err := testbed.NewNetwork(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error)
-	go func() {
-		// The thread is of no more use in another namespace: it ends with this
-		// function, since it stays locked.
-		runtime.LockOSThread()
-		done <- makeNetwork(file)
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(file, unix.MNT_DETACH) })
+	t.Cleanup(func() { _ = remove() })
 	return oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: file})
-}
-
-// makeNetwork moves this thread into a new network namespace and mounts that
-// on a file.
-func makeNetwork(file string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(socket)
-	loopback, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	loopback.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, loopback); err != nil {
-		return err
-	}
-	return unix.Mount("/proc/thread-self/ns/net", file, "", unix.MS_BIND, "")
 }
 
 // Connections to the outside are closed on request.

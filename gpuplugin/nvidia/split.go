@@ -333,16 +333,11 @@ func (s *SplitEngine) unparkAll(ctx context.Context, procs []gpuplugin.Process) 
 		defer cancel()
 		return s.unpark(ctx, p)
 	}
-	waits := func(err error) bool { return errors.Is(err, helperapi.ErrNotReady) }
 	errs := each(ctx, procs, "unpark", one)
-	failed := slices.DeleteFunc(slices.Clone(errs), waits)
-	if len(failed) > 0 || len(errs) == 0 {
+	if slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, helperapi.ErrNotReady) }) {
 		return errs
 	}
-	done := without(procs, errs)
-	left := slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool {
-		return slices.ContainsFunc(done, func(q gpuplugin.Process) bool { return q.PID == p.PID })
-	})
+	left := slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return !concerned(p, errs) })
 	return each(ctx, left, "unpark", one)
 }
 

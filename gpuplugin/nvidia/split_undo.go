@@ -33,11 +33,14 @@ func (s *SplitEngine) Undo(ctx context.Context, procs []gpuplugin.Process) error
 
 // without leaves the processes out that the errors are about.
 func without(procs []gpuplugin.Process, errs []error) []gpuplugin.Process {
-	return slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool {
-		return slices.ContainsFunc(errs, func(err error) bool {
-			e, ok := errors.AsType[*gpuplugin.ProcessError](err)
-			return ok && e.PID == p.PID
-		})
+	return slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return concerned(p, errs) })
+}
+
+// concerned tells whether any of the errors is about a process.
+func concerned(p gpuplugin.Process, errs []error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool {
+		e, ok := errors.AsType[*gpuplugin.ProcessError](err)
+		return ok && e.PID == p.PID
 	})
 }
 

@@ -107,10 +107,7 @@ func (g *gpuHost) standInFor(libraries string, mib int, dir string) error {
 	if g.libraries, err = filepath.Abs(libraries); err != nil {
 		return err
 	}
-	spec := standin.H200s(2, os.Getpid())
-	for i := range spec.GPUs {
-		spec.GPUs[i].Memory = uint64(max(mib, 512)) * 4 << 20
-	}
+	spec := standin.H200s(2, os.Getpid()).WithMemory(uint64(max(mib, 512)) * 4 << 20)
 	if g.machine, err = standin.New(dir, spec); err != nil {
 		return err
 	}

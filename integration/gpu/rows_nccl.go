@@ -17,6 +17,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 	hetoci "github.com/hetgpu/containerd-shim-hetgpu/oci"
 )
 
@@ -88,10 +89,12 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 	if err != nil {
 		return nil, err
 	}
-	netns, err := t.newNetns()
+	netns := filepath.Join(t.work, t.id("netns"))
+	remove, err := testbed.NewNetwork(netns)
 	if err != nil {
 		return nil, err
 	}
+	t.cleanup(func(context.Context) error { return remove() })
 	config := filepath.Join(t.work, "criu-nccl.conf")
 	if err := os.WriteFile(config, []byte(ncclCRIU), 0o600); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +54,15 @@ func H200s(n, series int) Spec {
 			Memory: 64 << 20,
 			Minor:  i,
 		})
+	}
+	return s
+}
+
+// WithMemory is the same machine with so many bytes on each GPU.
+func (s Spec) WithMemory(bytes uint64) Spec {
+	s.GPUs = slices.Clone(s.GPUs)
+	for i := range s.GPUs {
+		s.GPUs[i].Memory = bytes
 	}
 	return s
 }

@@ -109,6 +109,14 @@ func (m *Mover) holding(key client) *hetcuda.Conn {
 	return m.held[key]
 }
 
+// mustHold is the connection that holds a process, which an operation needs.
+func (m *Mover) mustHold(key client, call string) (*hetcuda.Conn, error) {
+	if held := m.holding(key); held != nil {
+		return held, nil
+	}
+	return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: call, Detail: fmt.Sprintf("process %d is not held", key.pid)}
+}
+
 // letGo ends a connection, and with it what it holds.
 func (m *Mover) letGo(key client, c *hetcuda.Conn) {
 	c.Close()
@@ -213,7 +221,7 @@ func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
 	// is done.
 	err := held.Release(ctx)
 	m.letGo(key, held)
-	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) {
+	if lost(err) {
 		return nil
 	}
 	return err
@@ -235,9 +243,9 @@ func (m *Mover) uncommitted(key client) (parcels []*parcel) {
 // Park implements nvidia.Mover.
 func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked, error) {
 	key := client{req.Dir, req.PID}
-	held := m.holding(key)
-	if held == nil {
-		return nvidia.Parked{}, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "park", Detail: fmt.Sprintf("process %d is not held", req.PID)}
+	held, err := m.mustHold(key, "park")
+	if err != nil {
+		return nvidia.Parked{}, err
 	}
 	parcels, err := m.claim("park", req.Parcel)
 	if err != nil {
@@ -295,12 +303,12 @@ func (m *Mover) there(names []string) []string {
 }
 
 func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
-	held := m.holding(p.from)
-	if held == nil {
-		return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "commit", Detail: fmt.Sprintf("process %d is not held", p.from.pid)}
+	held, err := m.mustHold(p.from, "commit")
+	if err != nil {
+		return err
 	}
 	p.trimmed, err = held.Commit(ctx)
-	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) && !errors.Is(err, helperapi.ErrGone) {
+	if lost(err) && !errors.Is(err, helperapi.ErrGone) {
 		m.letGo(p.from, held)
 		state, stateErr := m.stateOf(ctx, p.from, p.socket)
 		if stateErr != nil {
@@ -327,7 +335,7 @@ func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
 
 // parkFailed keeps a hold that there still is.
 func (m *Mover) parkFailed(key client, held *hetcuda.Conn, err error) error {
-	if lost := (*hetcuda.LostError)(nil); errors.As(err, &lost) {
+	if lost(err) {
 		m.letGo(key, held)
 	}
 	return err
@@ -418,12 +426,11 @@ func (m *Mover) unreached(p *parcel, pid int, err error) error {
 // says that it has its memory. One that is gone is an error: whose memory is there
 // once, a keeper's, must not be taken for given.
 func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err error) (done bool, _ error) {
-	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
-	gone := errors.Is(err, helperapi.ErrGone)
-	switch {
-	case gone:
+	if errors.Is(err, helperapi.ErrGone) {
 		return false, errors.Join(err, m.settle(p, nil))
-	case stateErr == nil && state == hetcuda.Parked:
+	}
+	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
+	if stateErr == nil && state == hetcuda.Parked {
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
 	}

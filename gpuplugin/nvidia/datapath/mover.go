@@ -404,15 +404,7 @@ func duplicate(parcels []*parcel, copies [][]*area) (err error) {
 
 // Drop implements nvidia.Mover.
 func (m *Mover) Drop(ctx context.Context, names []string) error {
-	var there []string
-	m.mu.Lock()
-	for _, name := range names {
-		if _, ok := m.parcels[name]; ok {
-			there = append(there, name)
-		}
-	}
-	m.mu.Unlock()
-	parcels, err := m.begin("drop", there...)
+	parcels, err := m.begin("drop", m.there(names)...)
 	if err != nil {
 		return err
 	}

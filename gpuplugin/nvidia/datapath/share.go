@@ -53,11 +53,11 @@ func (m *Mover) identify(ctx context.Context, parcels []*parcel) (err error) {
 
 // mark has a process mark what it has imported, or put back what was there.
 func (m *Mover) mark(ctx context.Context, p *parcel, nonce hetcuda.Nonce) error {
-	held := m.holding(p.from)
-	if held == nil {
-		return &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "mark", Detail: fmt.Sprintf("process %d is not held", p.from.pid)}
+	held, err := m.mustHold(p.from, "mark")
+	if err != nil {
+		return err
 	}
-	err := held.Mark(ctx, nonce)
+	err = held.Mark(ctx, nonce)
 	if errors.Is(err, helperapi.ErrGone) && nonce == 0 {
 		return nil
 	}
@@ -120,8 +120,15 @@ func (d *device) findMarks(ctx context.Context, exported []*piece, imported []im
 
 const wordSize = 8
 
-// find looks for the marks of imported memory in a piece.
+// find looks for the marks of imported memory in a piece, which is mapped if it can
+// be any of that: the processes stand still meanwhile.
 func (d *device) find(e *piece, imported []importedPiece, word []byte) (err error) {
+	imported = slices.DeleteFunc(slices.Clone(imported), func(i importedPiece) bool {
+		return i.piece.same != nil || i.piece.chunk.Size != e.chunk.Size
+	})
+	if len(imported) == 0 {
+		return nil
+	}
 	a, err := newArea(d, e.chunk.Size)
 	if err != nil {
 		return err
@@ -144,9 +151,6 @@ func (d *device) find(e *piece, imported []importedPiece, word []byte) (err erro
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	for _, i := range imported {
-		if i.piece.same != nil || i.piece.chunk.Size != e.chunk.Size {
-			continue
-		}
 		number, offset := i.nonce.Mark(i.index, e.chunk.Size)
 		if err := errors.Join(stream.ToHost(word, address+offset), stream.Wait()); err != nil {
 			return err
