@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -311,12 +313,12 @@ func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
 	if lost(err) && !errors.Is(err, helperapi.ErrGone) {
 		m.letGo(p.from, held)
 		state, stateErr := m.stateOf(ctx, p.from, p.socket)
-		if stateErr != nil {
+		if stateErr != nil && !dies(ctx, p.from.pid, err) {
 			// It may have let go of it, so it is kept, and can be given back.
 			p.parked = true
 			return errors.Join(fmt.Errorf("it can't be told whether process %d still has its memory; parcel %q is kept: %w", p.from.pid, p.name, err), stateErr)
 		}
-		if state == hetcuda.Parked {
+		if stateErr == nil && state == hetcuda.Parked {
 			err = nil
 		}
 	}
@@ -430,6 +432,9 @@ func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err 
 		return false, errors.Join(err, m.settle(p, nil))
 	}
 	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
+	if stateErr != nil && dies(ctx, key.pid, err) {
+		return false, errors.Join(err, m.settle(p, nil))
+	}
 	if stateErr == nil && state == hetcuda.Parked {
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
@@ -442,6 +447,17 @@ func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err 
 		m.breakOff(p)
 	}
 	return true, nil
+}
+
+// dies tells of a process that has hung up and does not answer anew whether that
+// was its end, which takes a moment.
+func dies(ctx context.Context, pid int, err error) bool {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, deathTimeout)
+	defer cancel()
+	return hetcuda.AwaitEnd(ctx, pid) == nil
 }
 
 // taken tells whether a parcel was taken out of a process.

@@ -204,24 +204,17 @@ func (m *Mover) Spend(ctx context.Context, name, by string) error {
 	return err
 }
 
-const (
-	// deathTimeout is how long processes that were killed may take to end, and
-	// deathPoll how often it is looked.
-	deathTimeout = 20 * time.Second
-	deathPoll    = 10 * time.Millisecond
-)
+// deathTimeout is how long processes that die may take to end: the driver takes
+// their memory apart first.
+const deathTimeout = 20 * time.Second
 
 // abandoned waits until no process has the memory any more.
 func (f *fetched) abandoned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deathTimeout)
 	defer cancel()
 	for key := range f.clients {
-		for !hetcuda.Gone(key.pid) {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("process %d still has memory that is kept", key.pid)
-			case <-time.After(deathPoll):
-			}
+		if err := hetcuda.AwaitEnd(ctx, key.pid); err != nil {
+			return fmt.Errorf("it still has memory that is kept: %w", err)
 		}
 	}
 	return nil

@@ -535,16 +535,6 @@ func (e *LostError) Unwrap() error { return e.Err }
 // Is tells of a process that is gone.
 func (e *LostError) Is(target error) bool { return target == helperapi.ErrGone && Gone(e.PID) }
 
-// Gone tells whether a process has ended, reaped or not.
-func Gone(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)
-	}
-	i := strings.LastIndex(string(stat), ") ")
-	return i >= 0 && i+2 < len(stat) && (stat[i+2] == 'Z' || stat[i+2] == 'X')
-}
-
 // exchange runs one request and its replies within a time. After an error other
 // than the client's own word nothing more can be asked.
 func (c *Conn) exchange(ctx context.Context, limit time.Duration, f func() error) error {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 
 // A rule as its line has it.
@@ -182,6 +183,16 @@ static bool still_hangs(const struct fault *f)
 	       parse_rule(line, &r) && r.fault.hang && !strcmp(r.fault.op, f->op);
 }
 
+/* A process that dies hangs up first; that it is gone can be seen when the driver
+ * has taken its memory apart. */
+static void crash(void)
+{
+	for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++)
+		close(fd);
+	sleep_us(100000);
+	kill(getpid(), SIGKILL);
+}
+
 int fault_apply(const struct fault *f, enum fault_when now)
 {
 	if (f->when != now)
@@ -191,7 +202,7 @@ int fault_apply(const struct fault *f, enum fault_when now)
 	while (f->hang && still_hangs(f))
 		sleep_us(10000);
 	if (f->crash)
-		kill(getpid(), SIGKILL);
+		crash();
 	return (int)f->error;
 }
 
