@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -56,7 +57,7 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 	}
 	wctx, cancel := whole(ctx)
 	defer cancel()
-	resp, err := s.TTRPCTaskService.Pause(wctx, r)
+	resp, err := s.freeze(wctx, r)
 	if err != nil {
 		if undo := locked.undo(context.WithoutCancel(ctx)); undo != nil {
 			return nil, status(fmt.Errorf("pause %s: %w", r.ID, errors.Join(errgrpc.ToNative(err), undo)))
@@ -70,6 +71,25 @@ func (s *service) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.
 		s.awaitCheckpoint(ctx, c)
 	}
 	return resp, nil
+}
+
+const (
+	// stuckFreezing is what runc says when a freezer of version 1 did not come to
+	// an end: it tries for a fifth of a second, thaws, and calls that a game of
+	// chances (opencontainers/cgroups v0.1.0, fs/freezer.go).
+	stuckFreezing = "unable to freeze"
+	freezeTries   = 5
+)
+
+// freeze has runc freeze the container, with more chances on a busy machine.
+func (s *service) freeze(ctx context.Context, r *taskapi.PauseRequest) (resp *emptypb.Empty, err error) {
+	for range freezeTries {
+		resp, err = s.TTRPCTaskService.Pause(ctx, r)
+		if err == nil || !strings.Contains(err.Error(), stuckFreezing) {
+			break
+		}
+	}
+	return resp, err
 }
 
 // awaitCheckpoint resumes the container if the checkpoint does not come for which

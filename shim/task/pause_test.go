@@ -51,6 +51,35 @@ func TestFailedPauseIsUndone(t *testing.T) {
 	}
 }
 
+// A freezer of version 1 that is stuck is a matter of chance, and nothing else is.
+func TestFreeze(t *testing.T) {
+	stuck := errgrpc.ToGRPC(errors.New("OCI runtime pause failed: unable to freeze"))
+	for name, tc := range map[string]struct {
+		errs  []error
+		tries int
+		ok    bool
+	}{
+		"at once":     {errs: []error{nil}, tries: 1, ok: true},
+		"at last":     {errs: []error{stuck, stuck, nil}, tries: 3, ok: true},
+		"never":       {errs: []error{stuck, stuck, stuck, stuck, stuck, nil}, tries: 5},
+		"not allowed": {errs: []error{errors.New("permission denied"), nil}, tries: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &container{id: "c"}
+			s, inner := newService(c)
+			tries := 0
+			inner.during = func() {
+				inner.pause = tc.errs[tries]
+				tries++
+			}
+			_, err := s.Pause(t.Context(), &taskapi.PauseRequest{ID: "c"})
+			if (err == nil) != tc.ok || tries != tc.tries || c.pausedAt.IsZero() == tc.ok {
+				t.Errorf("error is %v after %d tries, paused at %v", err, tries, c.pausedAt)
+			}
+		})
+	}
+}
+
 // runc, killed half-way, leaves the container in a state that nobody knows.
 func TestPauseEndsWithNobody(t *testing.T) {
 	c := &container{id: "c"}
