@@ -151,6 +151,32 @@ func lines(tb testing.TB, n int) string {
 	return s.String()
 }
 
+// TestManyLoops compiles 10,000 loops one after the other, each with its points: time
+// that grows with their square would be minutes here.
+func TestManyLoops(t *testing.T) {
+	const n = 10000
+	var s strings.Builder
+	s.WriteString(".version 8.3\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) {\n.reg .b32 %r<3>; .reg .pred %p<2>;\nmov.u32 %r2, 0;\n")
+	for i := range n {
+		fmt.Fprintf(&s, "L%d: add.u32 %%r2, %%r2, 1;\nsetp.lt.u32 %%p1, %%r2, %d;\n@%%p1 bra L%d;\n", i, 10*i, i)
+	}
+	s.WriteString("ret;\n}\n")
+	p, err := Load(s.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(p.Plans[0].Points); got != n {
+		t.Errorf("%d points, not %d", got, n)
+	}
+	text, err := p.Emit("ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(text, "\n$hg_check"); got != 2*n { // in the kernel, and in the one that resumes it
+		t.Errorf("%d checks are printed, not %d", got, 2*n)
+	}
+}
+
 // mostMemory is in MiB.
 var mostMemory uint64 = 200
 

@@ -63,8 +63,8 @@ func firstLabel(point int) string { return fmt.Sprintf("$hg_first%d", point) }
 
 // barrierPoint returns the number of the point at b's i-th instruction, or 0.
 func (e *emitter) barrierPoint(b *ir.Block, i int) int {
-	for n := range e.plan.Points {
-		if p := &e.plan.Points[n]; p.Kind == pause.Barrier && p.Block == b && p.Index == i {
+	for _, n := range e.points[b] {
+		if p := &e.plan.Points[n]; p.Kind == pause.Barrier && p.Index == i {
 			return n + 1
 		}
 	}
@@ -73,8 +73,8 @@ func (e *emitter) barrierPoint(b *ir.Block, i int) int {
 
 // backEdgePoint returns the number of the point on the edge, or 0.
 func (e *emitter) backEdgePoint(from, to *ir.Block) int {
-	for n := range e.plan.Points {
-		if p := &e.plan.Points[n]; p.Kind == pause.BackEdge && p.From == from && p.Block == to {
+	for _, n := range e.points[to] {
+		if p := &e.plan.Points[n]; p.Kind == pause.BackEdge && p.From == from {
 			return n + 1
 		}
 	}

@@ -21,7 +21,7 @@ func firstPoints(plan *pause.Plan) []int {
 	if plan.Class != pause.BarrierPausable {
 		return nil
 	}
-	w := &firstWalk{plan: plan, state: map[*ir.Block]walked{}}
+	w := &firstWalk{plan: plan, of: pointsOf(plan), state: map[*ir.Block]walked{}}
 	if !w.walk(plan.Func.Blocks[0]) {
 		return nil
 	}
@@ -39,6 +39,7 @@ const (
 
 type firstWalk struct {
 	plan   *pause.Plan
+	of     map[*ir.Block][]int // see pointsOf
 	state  map[*ir.Block]walked
 	points []int
 }
@@ -89,8 +90,8 @@ func (w *firstWalk) walk(from *ir.Block) bool {
 // it before is seen from outside.
 func (w *firstWalk) block(b *ir.Block) (ends, quiet bool) {
 	for i, in := range b.Instrs {
-		for n := range w.plan.Points {
-			if p := &w.plan.Points[n]; p.Block == b && p.Index == i {
+		for _, n := range w.of[b] {
+			if w.plan.Points[n].Index == i {
 				w.points = append(w.points, n+1)
 				return true, true
 			}

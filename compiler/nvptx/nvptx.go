@@ -104,6 +104,7 @@ type emitter struct {
 	checks  Checks
 	first   []int             // see firstPoints
 	blocks  map[*ir.Block]int // their numbers, as labels have them
+	points  map[*ir.Block][]int
 	// unrolledLoops are the loops of which several rounds are printed, unrolled the
 	// same by their blocks; round is which round is being printed.
 	unrolledLoops []*unrolled
@@ -121,7 +122,7 @@ type emitter struct {
 }
 
 func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
-	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}, variables: map[*ir.Var]int{}}
+	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}, points: pointsOf(plan), variables: map[*ir.Var]int{}}
 	for i, b := range plan.Func.Blocks {
 		e.blocks[b] = i
 	}
@@ -138,6 +139,16 @@ func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
 	e.names = varNames(plan.Func, e.vars, declared)
 	e.unrolledLoops, e.unrolled = findUnrolled(plan)
 	return e
+}
+
+// pointsOf returns the places in Points of those that each block has.
+func pointsOf(plan *pause.Plan) map[*ir.Block][]int {
+	of := map[*ir.Block][]int{}
+	for i := range plan.Points {
+		b := plan.Points[i].Block
+		of[b] = append(of[b], i)
+	}
+	return of
 }
 
 // line prints a line of the body.

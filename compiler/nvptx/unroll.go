@@ -39,42 +39,34 @@ func findUnrolled(plan *pause.Plan) (all []*unrolled, of map[*ir.Block]*unrolled
 	if len(loops.Irreducible) > 0 {
 		return nil, of
 	}
-	outer := map[*passes.Loop]bool{}
+	points := pointsOf(plan)
+	blocks, outer := map[*passes.Loop][]*ir.Block{}, map[*passes.Loop]bool{}
+	for _, b := range plan.Func.Blocks {
+		loop := loops.Innermost[cfg.Number[b]]
+		blocks[loop] = append(blocks[loop], b)
+	}
 	for _, loop := range loops.All {
 		outer[loop.Parent] = true
 	}
 	for _, loop := range loops.All {
-		u := &unrolled{header: cfg.Blocks[loop.Header], inside: map[*ir.Block]bool{}, rounds: 1}
+		u := &unrolled{header: cfg.Blocks[loop.Header], blocks: blocks[loop], inside: map[*ir.Block]bool{}, rounds: 1}
 		size := 0
-		for _, n := range loop.Blocks() {
-			u.inside[cfg.Blocks[n]] = true
-			size += len(cfg.Blocks[n].Instrs)
+		for _, b := range u.blocks {
+			u.inside[b] = true
+			size += len(b.Instrs)
 		}
 		for u.rounds < mostRounds && u.rounds*size < roundInstrs {
 			u.rounds *= 2
 		}
-		if outer[loop] || u.rounds == 1 || !u.paused(plan) {
-			continue
+		if outer[loop] || u.rounds == 1 || len(points[u.header]) == 0 {
+			continue // the point is at the loop's end
 		}
-		for _, b := range plan.Func.Blocks {
-			if u.inside[b] {
-				u.blocks = append(u.blocks, b)
-				of[b] = u
-			}
+		for _, b := range u.blocks {
+			of[b] = u
 		}
 		all = append(all, u)
 	}
 	return all, of
-}
-
-// paused tells whether the loop has a point at its end.
-func (u *unrolled) paused(plan *pause.Plan) bool {
-	for i := range plan.Points {
-		if plan.Points[i].Block == u.header {
-			return true
-		}
-	}
-	return false
 }
 
 // rounds prints the rounds behind the first, which is where all that is not in the

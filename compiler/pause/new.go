@@ -152,8 +152,9 @@ func (p *planner) backEdges() {
 		return
 	}
 	var warp *ir.Instr
+	after := p.warpAfter()
 	for _, loop := range p.loops.All {
-		if in := p.warpAfter(loop.Header); in != nil {
+		if in := after[loop.Header]; in != nil {
 			warp = in
 			continue
 		}
@@ -171,26 +172,26 @@ func (p *planner) backEdges() {
 	}
 }
 
-// warpAfter returns an instruction for which threads of a warp wait for one
-// another and that can be reached from a block, or nil.
-func (p *planner) warpAfter(block int) *ir.Instr {
-	seen := make([]bool, len(p.cfg.Blocks))
-	todo := []int{block}
-	for len(todo) > 0 {
-		b := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if seen[b] {
-			continue
+// warpAfter returns for each block an instruction for which threads of a warp wait
+// for one another and that can be reached from there, the nearest, or nil.
+func (p *planner) warpAfter() []*ir.Instr {
+	after := make([]*ir.Instr, len(p.cfg.Blocks))
+	var todo []int
+	for n, b := range p.cfg.Blocks {
+		if i := slices.IndexFunc(b.Instrs, func(in *ir.Instr) bool { return passes.WarpSynchronous(in.Op) }); i >= 0 {
+			after[n] = b.Instrs[i]
+			todo = append(todo, n)
 		}
-		seen[b] = true
-		for _, in := range p.cfg.Blocks[b].Instrs {
-			if passes.WarpSynchronous(in.Op) {
-				return in
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
+		for _, before := range p.cfg.Preds[todo[0]] {
+			if after[before] == nil {
+				after[before] = after[todo[0]]
+				todo = append(todo, before)
 			}
 		}
-		todo = append(todo, p.cfg.Succs[b]...)
 	}
-	return nil
+	return after
 }
 
 // maxValues is how many values the points of a kernel may have together: that many
