@@ -301,13 +301,14 @@ func fragments(f *ir.Func) map[ir.Reg]bool {
 }
 
 // functions are the registers with what is compared with the address of a
-// function, and where that comes from: what a call goes to.
+// function, and where that comes from: what a call goes to. A predicate that chooses
+// between two addresses is none.
 func functions(f *ir.Func) map[ir.Reg]bool {
 	candidates, found := map[ir.Reg]bool{}, map[ir.Reg]bool{}
 	for changed := true; changed; {
 		changed = false
 		mark := func(of map[ir.Reg]bool, r ir.Reg) {
-			if !of[r] {
+			if !of[r] && f.Regs[r].Type != ir.Pred {
 				of[r], changed = true, true
 			}
 		}

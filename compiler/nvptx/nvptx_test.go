@@ -114,6 +114,9 @@ func TestPausable(t *testing.T) {
 		"a word from a table of functions":         {"", "ld.global.u64 %d1, [calls];\n", true},
 		"a function's address from a table":        {"", "ld.global.u64 %d1, [calls]; mov.u64 %d2, f; setp.eq.u64 %q, %d1, %d2; @%q mov.u32 %r1, 3;\n", false},
 		"a function's address":                     {"", "mov.u64 %d1, f;\n", false},
+		"what chooses a function":                  {"", "mov.u64 %d1, %d0; setp.eq.u32 %q, %r0, 3; mov.u64 %d2, f; selp.b64 %d2, %d2, 0, %q; mov.u64 %d3, f; setp.eq.u64 %p, %d2, %d3; @%p add.u32 %r0, %r0, 1;\nfirst: bar.sync 0; @%q st.u32 [%d0], %r0; sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0; @%p bra first;\n", true},
+		"arithmetic of pairs":                      {"", "mov.u64 %d1, %d0; fma.rz.ftz.f32x2 %d2, %d3, %d4, %d5; st.u64 [%d0], %d2;\n", true},
+		"operands that are widened":                {".reg .b16 %h;\n", "mov.u64 %d1, %d0; add.rm.sat.f32.f16 %r1, %h, 0fBF000000;\n", true},
 		"low bits of an address":                   {shared, "mov.u64 %d2, s; or.b64 %d2, %d2, 12; cvta.shared.u64 %d1, %d2;\n", true},
 		"low bits of an address, masked":           {shared, "mov.u64 %d2, s; and.b64 %d2, %d2, -8; cvta.shared.u64 %d1, %d2;\n", true},
 		"bits of an address that differ":           {shared, "mov.u64 %d2, s; xor.b64 %d2, %d2, 16; cvta.shared.u64 %d1, %d2;\n", false},
@@ -133,6 +136,25 @@ func TestPausable(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestPairs: of arithmetic of pairs, and of operands that are widened, the PTX has the
+// parts, which round, flush and saturate as the whole does.
+func TestPairs(t *testing.T) {
+	p := load(t, kernel(".reg .b16 %h;\n", "mov.u64 %d1, %d0; fma.rz.ftz.f32x2 %d2, %d3, %d4, %d5; st.u64 [%d0], %d2; add.rm.sat.f32.f16 %r1, %h, 0fBF000000;\n"))
+	text, err := p.Emit("ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(text, "$hg_block0:")
+	for _, want := range []string{"mov.b64 {%r", "fma.rz.ftz.f32 %r", "mov.b64 %rd", "cvt.f32.f16 %r", ", 0fBF000000;", "add.rm.sat.f32 %r"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is not in\n%s", want, body)
+		}
+	}
+	if n := strings.Count(body, "fma.rz.ftz.f32 "); n != 4 { // of two kernels
+		t.Errorf("%d products are printed", n)
 	}
 }
 

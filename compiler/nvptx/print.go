@@ -328,6 +328,30 @@ func bits(t ir.Type) ir.Type {
 	return t
 }
 
+// single prints arithmetic of f32, which the front end makes of that of pairs
+// (f32x2) and of operands that are widened first (add.f32.f16). Its numbers are
+// the bits of floats.
+func single(in *ir.Instr, operands []string) (string, bool) {
+	rounds := [...]string{ir.RN: ".rn", ir.RZ: ".rz", ir.RM: ".rm", ir.RP: ".rp"}
+	m := in.Mods
+	if m != (ir.Mods{Round: m.Round, FTZ: m.FTZ, Sat: m.Sat}) || m.Round == ir.NoRound || int(m.Round) >= len(rounds) {
+		return "", false
+	}
+	opcode := in.Op.String() + rounds[m.Round]
+	if m.FTZ {
+		opcode += ".ftz"
+	}
+	if m.Sat {
+		opcode += ".sat"
+	}
+	for i, a := range in.Args {
+		if a.Kind == ir.ImmOperand {
+			operands[len(in.Dst)+i] = fmt.Sprintf("0f%08X", uint32(a.Imm))
+		}
+	}
+	return opcode + ".f32 " + strings.Join(operands, ", "), true
+}
+
 // made prints an instruction that a pass made.
 func (e *emitter) made(in *ir.Instr) (string, error) {
 	args := make([]string, len(in.Args))
@@ -349,6 +373,11 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 		space = "." + in.Mods.Space.String()
 	}
 	plain := func(opcode string) string { return opcode + " " + strings.Join(append(dst, args...), ", ") }
+	if in.Type == ir.F32 && (in.Op == ir.Add || in.Op == ir.Sub || in.Op == ir.Mul || in.Op == ir.Fma) {
+		if text, ok := single(in, append(dst, args...)); ok {
+			return text, nil
+		}
+	}
 	switch in.Op {
 	case ir.Mov:
 		if in.Type == ir.B8 || in.Type.Size() == 1 && in.Type != ir.Pred {
@@ -375,7 +404,8 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 	case ir.Unpack:
 		return fmt.Sprintf("mov.%s {%s}, %s", in.Type, strings.Join(dst, ", "), args[0]), nil
 	case ir.Cvt:
-		if in.Mods != (ir.Mods{}) || in.Type.Float() || in.Type2.Float() || len(args) != 1 {
+		widened := in.Type == ir.F32 && (in.Type2 == ir.F16 || in.Type2 == ir.BF16)
+		if in.Mods != (ir.Mods{}) || (in.Type.Float() || in.Type2.Float()) && !widened || len(args) != 1 {
 			break
 		}
 		return plain(fmt.Sprintf("cvt.%s.%s", in.Type, in.Type2)), nil

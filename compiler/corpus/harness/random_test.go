@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The hetGPU authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/random"
+)
+
+// written returns a random program with what the interpreter gets from it as it is
+// written: what all other ways of running it have to get.
+func written(ctx context.Context, decisions []byte) (*corpus.Case, string, error) {
+	c, text := random.Program(decisions)
+	m, err := Lower(text)
+	if err != nil {
+		return c, text, err
+	}
+	p, _, err := New(c, m, base+ProgramOffset)
+	if err != nil {
+		return c, text, err
+	}
+	l, err := p.Launch(0)
+	if err != nil {
+		return c, text, err
+	}
+	if err := (Interpreter{}).Run(ctx, l, nil); err != nil {
+		return c, text, err
+	}
+	for _, b := range c.Buffers {
+		b.Want = bytes.Clone(p.at(b.Addr, len(b.Want)))
+	}
+	return c, text, nil
+}
+
+// agree runs a random program as it is written, behind the passes, as PTX that can be
+// paused, stopped at random, and so on more devices, if there are some: all must
+// leave the same in memory. It returns how often the kernel was stopped.
+func agree(t *testing.T, decisions []byte, more ...Device) int {
+	t.Helper()
+	c, text, err := written(t.Context(), decisions)
+	if err != nil {
+		t.Fatalf("as it is written: %v\n%s", err, text)
+	}
+	ways := []struct {
+		name string
+		stop bool
+		on   []Device
+	}{
+		{"behind the passes", false, []Device{Interpreter{}}},
+		{"our PTX", false, []Device{&Interpreted{}}},
+		{"stopped", true, []Device{Interpreter{First: true}}},
+		{"our PTX, stopped", true, []Device{&Interpreted{}}},
+		{"moved", true, append([]Device{Interpreter{}, &Interpreted{}}, more...)},
+	}
+	for i := range more {
+		ways = append(ways, struct {
+			name string
+			stop bool
+			on   []Device
+		}{fmt.Sprintf("device %d", i), false, more[i : i+1]})
+	}
+	stopped := 0
+	for i, way := range ways {
+		p, err := Prepared(c, text, base)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		var path Path
+		if way.stop {
+			path, err = Move(t.Context(), p, rand.New(rand.NewPCG(uint64(i), uint64(len(decisions)))), way.on...)
+			stopped += path.Inside["k"]
+		} else {
+			var l *Launch
+			if l, err = p.Launch(0); err == nil {
+				err = way.on[0].Run(t.Context(), l, nil)
+			}
+		}
+		if err == nil {
+			err = p.Check()
+		}
+		if err != nil {
+			t.Fatalf("%s: %v; path: %s\n%s", way.name, err, strings.Join(path.Legs, ", "), text)
+		}
+	}
+	return stopped
+}
+
+// decisions are random ones.
+func decisions(seed uint64, n int) []byte {
+	r := rand.New(rand.NewPCG(seed, 99))
+	d := make([]byte, n)
+	for i := range d {
+		d[i] = byte(r.Uint32())
+	}
+	return d
+}
+
+// TestRandom: random programs do the same in every way of running them, some on PoCL
+// too, which takes seconds for each.
+func TestRandom(t *testing.T) {
+	const programs, onPoCL = 24, 3
+	var stopped atomic.Int64
+	t.Run("programs", func(t *testing.T) {
+		for seed := range uint64(programs) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				if seed < onPoCL {
+					stopped.Add(int64(agree(t, decisions(seed, 200), pocl.take(t))))
+				} else {
+					stopped.Add(int64(agree(t, decisions(seed, 1000))))
+				}
+			})
+		}
+	})
+	if stopped.Load() < programs {
+		t.Errorf("%d programs were stopped %d times only", programs, stopped.Load())
+	}
+}
+
+// FuzzRandom: the same for whatever decisions.
+func FuzzRandom(f *testing.F) {
+	f.Add([]byte{})
+	for seed := range uint64(4) {
+		f.Add(decisions(1000+seed, 600))
+	}
+	f.Fuzz(func(t *testing.T, decisions []byte) {
+		if len(decisions) < 4096 {
+			agree(t, decisions)
+		}
+	})
+}
