@@ -31,6 +31,7 @@ func TestErrors(t *testing.T) {
 		"out of scope":       {body("{ .reg .b32 x; } mov.u32 x, 1;"), "7:26: x is not declared"},
 		"twice":              {body(".reg .b32 a; .reg .b64 a;"), "7:24: a is declared twice"},
 		"range twice":        {body(".reg .b32 a<4>; .reg .b64 a<4>;"), "7:27: a is declared twice"},
+		"one of a range":     {body(".reg .b32 a<4>; .reg .b64 a3;"), "7:27: a3 is declared twice"},
 		"size":               {body("add.u32 %r1, %r2, %d1;"), "7:19: %d1 is declared as .b64 and can't be an operand of type .u32"},
 		"result's size":      {body("add.u64 %r1, %d2, %d1;"), "7:9: %r1 is declared as .b32"},
 		"float and integer":  {body("add.u32 %r1, %f2, %r1;"), "7:14: %f2 is declared as .f32 and can't be an operand of type .u32"},
@@ -103,6 +104,16 @@ func TestErrors(t *testing.T) {
 				t.Errorf("error %v, not %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestNames: %x beside %x<4> is none of %x0 to %x3, and %x4 is another one.
+func TestNames(t *testing.T) {
+	for _, text := range []string{".reg .b32 %x<4>; .reg .b64 %x, %x4;", ".reg .b64 %x, %x4; .reg .b32 %x<4>;"} {
+		m := lower(t, body(text+" cvt.u64.u32 %x, %x3; mov.b64 %x4, %x;"))
+		if n := len(m.Func("k").Regs); n != 5 { // with the two of %v
+			t.Errorf("%s: %d registers", text, n)
+		}
 	}
 }
 

@@ -240,7 +240,7 @@ func (f *function) scope(src *ptx.Scope) {
 }
 
 func (f *function) declareIn(s *scope, pos ptx.Pos, name string, sym *symbol) {
-	if s.names[name] != nil || s.ranges[name] != nil {
+	if s.names[name] != nil || f.fromRange(s, name) != nil {
 		f.fail(pos, "%s is declared twice", clip(name))
 	}
 	s.names[name] = sym
@@ -269,7 +269,7 @@ func (f *function) declareRegs(s *scope, d *ptx.Regs) {
 	}
 	for _, n := range d.Names {
 		if n.Count != 0 {
-			if s.names[n.Name] != nil || s.ranges[n.Name] != nil {
+			if s.ranges[n.Name] != nil { // one named %r beside %r<4>, which is %r0 to %r3, is another one
 				f.fail(n.Pos, "%s is declared twice", clip(n.Name))
 				return
 			}

@@ -3,7 +3,10 @@
 
 package ptx
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Class tells where an instruction can run.
 type Class uint8
@@ -112,6 +115,18 @@ func makeOpcodes() map[string]class {
 		vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4`)
 	add(class{NVIDIAOnly, whyDebugger}, "brkpt")
 	return m
+}
+
+// Opcodes returns the opcodes of a class, sorted, by as much of their name as decides.
+func Opcodes(c Class) []string {
+	var names []string
+	for name, e := range opcodes {
+		if e.class == c {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // modReasons are modifiers that make any instruction NVIDIA's alone.
