@@ -79,17 +79,37 @@ func verify(m *ir.Module, after string) {
 	}
 }
 
-// Explain says of each kernel how it is paused and why, and which ones are not on
-// NVIDIA's devices although others could: a text for people.
+// Explain says of each kernel how it is paused and why, which ones are not on NVIDIA's
+// devices although others could, and which variables must keep their places: a text for
+// people.
 func (p *Program) Explain() string {
 	var text strings.Builder
 	text.WriteString(pause.Explain(p.Module, p.Plans))
+	pauses := false
 	for _, plan := range p.Plans {
+		pauses = pauses || len(plan.Points) > 0
 		if err := nvptx.Pausable(p.Module, plan); err != nil && len(plan.Points) > 0 {
 			fmt.Fprintf(&text, "%s: not paused on NVIDIA's devices: %v\n", plan.Func.Name, err)
 		}
 	}
+	for _, v := range p.Module.Vars {
+		if of := pointsTo(v); pauses && len(of) > 0 {
+			fmt.Fprintf(&text, "%s: has the addresses of %s, which must lie at the same places where a kernel is resumed\n", v.Name, strings.Join(of, ", "))
+		}
+	}
 	return text.String()
+}
+
+// pointsTo returns the variables of which another one has the addresses in the
+// beginning. Nobody changes these in memory.
+func pointsTo(v *ir.Var) []string {
+	var names []string
+	for _, a := range v.Addresses {
+		if a.Var != nil && !slices.Contains(names, a.Var.Name) {
+			names = append(names, a.Var.Name)
+		}
+	}
+	return names
 }
 
 // Layout returns what is saved of each kernel and where, as JSON.

@@ -133,6 +133,33 @@ func TestExplainNVIDIA(t *testing.T) {
 	}
 }
 
+// TestExplainPlaces: addresses that lie in memory are told of, and where they are stored.
+func TestExplainPlaces(t *testing.T) {
+	const head = ".version 8.3\n.target sm_90\n.address_size 64\n.global .u32 a; .global .u32 b;\n.global .u64 table[3] = {generic(b), generic(a), generic(b)}; .global .u64 number = 5;\n"
+	const places = "table: has the addresses of b, a, which must lie at the same places where a kernel is resumed\n"
+	for body, want := range map[string][]string{
+		"bar.sync 0; ret;": {places},
+		"ret;":             {}, // nothing is resumed
+		".reg .b64 %d; mov.u64 %d, a;\nst.global.u64 [table], %d; bar.sync 0; ret;": {
+			places, "k: not paused on NVIDIA's devices: addresses of shared or local memory, of variables or functions lie in memory (stored in line 7)\n",
+		},
+	} {
+		p, err := Load(head + ".entry k() { " + body + " }\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := p.Explain()
+		for _, line := range want {
+			if !strings.Contains(text, line) {
+				t.Errorf("%q is not in\n%s", line, text)
+			}
+		}
+		if n := strings.Count(text, "must lie") + strings.Count(text, "not paused"); n != len(want) {
+			t.Errorf("%s\nwant %q", text, want)
+		}
+	}
+}
+
 // lines makes a module of at least so many lines: the corpus' kernels, again and
 // again under other names.
 func lines(tb testing.TB, n int) string {

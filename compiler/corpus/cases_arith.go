@@ -21,7 +21,7 @@ var arithmeticCases = []entry{
 	{"dotproduct", dotproductCase},
 	{"float32", float32Case},
 	{"float64", float64Case},
-	{"half", halfCase},
+	{"float16", float16Case},
 	{"bfloat", bfloatCase},
 	{"convert", convertCase},
 	{"approx", approxCase},

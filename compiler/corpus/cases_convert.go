@@ -27,7 +27,7 @@ func halves(r *rand.Rand, f format, n int) []uint16 {
 	})
 }
 
-func halfCase(r *rand.Rand) *Case {
+func float16Case(r *rand.Rand) *Case {
 	round := func(x float64) uint16 { return half.bits(x, math.RoundToEven) }
 	c := rows(400, 3, halves(r, half, 1200), func(v []uint16) []uint16 {
 		a, b, c := half.value(v[0]), half.value(v[1]), half.value(v[2])

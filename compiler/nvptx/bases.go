@@ -49,8 +49,8 @@ type bases struct {
 	// pointers tells that the kernel uses variables that begin with addresses of
 	// others, so that it may load these.
 	pointers bool
-	// stored tells that a value with a base is put into memory.
-	stored bool
+	// stored puts a value with a base into memory; nil: nothing does.
+	stored *ir.Instr
 }
 
 func findBases(plan *pause.Plan) *bases {
@@ -89,7 +89,11 @@ func findBases(plan *pause.Plan) *bases {
 			}
 		})
 	}
-	b.each(func(in *ir.Instr) { b.stored = b.stored || b.stores(in) })
+	b.each(func(in *ir.Instr) {
+		if b.stored == nil && b.stores(in) {
+			b.stored = in
+		}
+	})
 	return b
 }
 

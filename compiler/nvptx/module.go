@@ -4,7 +4,6 @@
 package nvptx
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,8 +44,8 @@ func Pausable(m *ir.Module, plan *pause.Plan) error {
 		}
 	}
 	bases := findBases(plan)
-	if bases.stored {
-		return errors.New("addresses of shared or local memory, of variables or functions lie in memory")
+	if in := bases.stored; in != nil {
+		return fmt.Errorf("addresses of shared or local memory, of variables or functions lie in memory (stored in line %d)", in.Pos.Line)
 	}
 	for _, point := range plan.Points {
 		for _, v := range point.Values {
@@ -131,8 +130,9 @@ func Module(src *ptx.Module, m *ir.Module, plans []*pause.Plan, checks Checks) (
 	}
 	var text strings.Builder
 	text.WriteString(rest.String())
+	written := sourceOf(src)
 	for _, p := range anew {
-		k, err := kernel(m, p, linkage[p.Func.Name], declared, checks.orDefault())
+		k, err := kernel(written, m, p, linkage[p.Func.Name], declared, checks.orDefault())
 		if err != nil {
 			return "", fmt.Errorf("PTX of %s: %w", p.Func.Name, err)
 		}

@@ -68,7 +68,7 @@ func ResumeName(kernel string) string { return kernel + "__resume" }
 // one that resumes it. The kernel is a prepared one, without calls. Variables
 // of the module are used by their names, which the rest of the module declares;
 // shared ones that it doesn't are declared here.
-func kernel(m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[string]bool, checks Checks) (string, error) {
+func kernel(src *source, m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[string]bool, checks Checks) (string, error) {
 	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
@@ -76,7 +76,7 @@ func kernel(m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, declared map[st
 	var text strings.Builder
 	for _, resume := range []bool{false, true} {
 		e := newEmitter(plan, declared)
-		e.bases, e.checks, e.linkage = bases, checks, linkage
+		e.bases, e.checks, e.linkage, e.src = bases, checks, linkage, src
 		for i, v := range m.Vars {
 			e.variables[v] = i
 		}
@@ -105,6 +105,8 @@ type emitter struct {
 	first   []int             // see firstPoints
 	blocks  map[*ir.Block]int // their numbers, as labels have them
 	points  map[*ir.Block][]int
+	src     *source
+	loc     ir.Pos // where the last instruction came from
 	// unrolledLoops are the loops of which several rounds are printed, unrolled the
 	// same by their blocks; round is which round is being printed.
 	unrolledLoops []*unrolled

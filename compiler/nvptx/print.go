@@ -79,6 +79,7 @@ func (e *emitter) varName(v *ir.Var) string {
 // block prints a block's instructions, with the checks at its pause points.
 func (e *emitter) block(b *ir.Block) error {
 	for i, in := range b.Instrs {
+		e.source(b, i)
 		if point := e.barrierPoint(b, i); point > 0 {
 			if err := e.barrier(in, point); err != nil {
 				return err

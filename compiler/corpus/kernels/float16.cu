@@ -3,7 +3,7 @@
 #include "cuda.h"
 
 // 16-bit floats, single and in pairs.
-KERNEL half(const u16 *in, u16 *out, u32 n) {
+KERNEL float16(const u16 *in, u16 *out, u32 n) {
 	u32 i = global_thread();
 	if (i >= n)
 		return;
