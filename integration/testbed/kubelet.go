@@ -22,7 +22,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 )
 
@@ -45,6 +44,8 @@ type Kubelet struct {
 	base    string
 	// plugins give it devices.
 	plugins []*grpc.Server
+	// together ends its mount namespace's ties with the machine.
+	together func() error
 }
 
 // StartKubelet starts a kubelet and waits until it serves. The cluster is nil for
@@ -87,9 +88,18 @@ func (d *Daemon) StartKubelet(ctx context.Context, cluster *ControlPlane) (_ *Ku
 	}
 	// It is nothing of the daemon's.
 	cmd.Env = withoutEnv(d.env, markerEnv)
+	if k.together, err = runApart(cmd, k.Fixed("/"), k.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.together())
+		}
+	}()
 	if k.process, err = serve(cmd, k.LogPath()); err != nil {
 		return nil, err
 	}
+	k.process.name = "kubelet"
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	err = k.Eventually(ctx, "the kubelet serves", func() error {
@@ -129,6 +139,10 @@ func (k *Kubelet) LogPath() string { return filepath.Join(k.d.Dir, "kubelet.log"
 
 // pods is the directory of static pods.
 func (k *Kubelet) pods() string { return filepath.Join(k.Dir, "static") }
+
+// Fixed is where the machine sees what the kubelet sees at a path that is not ours to
+// choose.
+func (k *Kubelet) Fixed(path string) string { return filepath.Join(k.d.Dir, "kubelet-fixed", path) }
 
 // URL is where the kubelet serves.
 func (k *Kubelet) URL() string { return k.base }
@@ -204,11 +218,7 @@ func (k *Kubelet) Stop(ctx context.Context) error {
 	for _, p := range k.plugins {
 		p.Stop()
 	}
-	// The kubelet makes its directory a mount.
-	if mountErr := unix.Unmount(k.Dir, unix.MNT_DETACH); !errors.Is(mountErr, unix.EINVAL) {
-		err = errors.Join(err, mountErr)
-	}
-	return err
+	return errors.Join(err, k.together())
 }
 
 // Get asks for something by the kubelet's API.

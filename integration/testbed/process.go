@@ -19,6 +19,8 @@ const stopTimeout = 15 * time.Second
 // server is a process that serves until it is told to end.
 type server struct {
 	cmd *exec.Cmd
+	// name is for people.
+	name string
 	// exited is closed when the process has been waited for, and err is set before.
 	exited chan struct{}
 	err    error
@@ -31,7 +33,7 @@ func serve(cmd *exec.Cmd, log string) (*server, error) {
 		return nil, err
 	}
 	defer out.Close()
-	s := &server{cmd: cmd, exited: make(chan struct{})}
+	s := &server{cmd: cmd, name: filepath.Base(cmd.Path), exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = out, out
 	// A test that is killed must not leave a server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -54,7 +56,7 @@ func serve(cmd *exec.Cmd, log string) (*server, error) {
 func (s *server) alive() error {
 	select {
 	case <-s.exited:
-		return Permanent(fmt.Errorf("%s exited: %w", s.name(), s.err))
+		return Permanent(fmt.Errorf("%s exited: %w", s.name, s.err))
 	default:
 		return nil
 	}
@@ -69,12 +71,10 @@ func (s *server) end(sig syscall.Signal) error {
 	case <-time.After(stopTimeout):
 	}
 	s.kill()
-	return fmt.Errorf("%s did not end within %s of %v", s.name(), stopTimeout, sig)
+	return fmt.Errorf("%s did not end within %s of %v", s.name, stopTimeout, sig)
 }
 
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.exited
 }
-
-func (s *server) name() string { return filepath.Base(s.cmd.Path) }
