@@ -168,7 +168,7 @@ build_toolkit() {
 	dir=$(module_dir github.com/NVIDIA/nvidia-container-toolkit "v$version")
 	CGO_ENABLED=1 CGO_CFLAGS=-w go_build "$dir" -o "$out/" \
 		-ldflags "-s -w -X github.com/NVIDIA/nvidia-container-toolkit/internal/info.version=$version '-extldflags=-Wl,-z,lazy -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files'" \
-		./cmd/nvidia-ctk ./cmd/nvidia-cdi-hook
+		./cmd/nvidia-ctk ./cmd/nvidia-cdi-hook ./cmd/nvidia-container-runtime
 }
 
 # go_install PACKAGE VERSION OUT builds a program that is published as a module

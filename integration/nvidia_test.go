@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -299,5 +300,82 @@ func TestNVIDIAOtherPatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.expectRestoreFails(ctx, t, with(source), dir, "libcuda.so."+source.version, "nothing in its place")
+	})
+}
+
+// nvidiaRuntime is a real nvidia-container-runtime, on a host with a driver's file
+// tree and the CDI specification that nvidia-ctk makes of it.
+func (d *daemon) nvidiaRuntime(ctx context.Context, t *testing.T) (program string) {
+	t.Helper()
+	dirs, err := installed.KubePath(d.version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]string{}
+	for _, name := range []string{"nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime"} {
+		i := slices.IndexFunc(dirs, func(dir string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
+		if i < 0 {
+			t.Fatalf("there is no %s: run 'make setup'", name)
+		}
+		programs[name] = filepath.Join(dirs[i], name)
+	}
+	if programs["runc"], err = d.Lookup("runc"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	driver, _ := d.driverTree(t, usual.Driver)
+	if err := os.Mkdir(filepath.Join(driver, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.gpu.Nodes(filepath.Join(driver, "dev"), "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"); err != nil {
+		t.Fatal(err)
+	}
+	generate := fmt.Sprintf("%s --quiet cdi generate --driver-root %[2]s --dev-root %[2]s --nvidia-cdi-hook-path %[3]s --output %[4]s/nvidia.yaml",
+		programs["nvidia-ctk"], driver, programs["nvidia-cdi-hook"], dir)
+	if out, err := d.Exec(ctx, "sh", "-ec", generate); err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	config := filepath.Join(dir, "config.toml")
+	text := fmt.Sprintf("[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [%q]\n[nvidia-container-runtime.modes.cdi]\nspec-dirs = [%q]\n", programs["runc"], dir)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return writeScript(t, "nvidia-container-runtime", fmt.Sprintf("NVIDIA_CTK_CONFIG_FILE_PATH=%s exec %s \"$@\"\n", config, programs["nvidia-container-runtime"]))
+}
+
+// A container that NVIDIA's runtime gives its GPUs, in the bundle's spec and after
+// us, runs; a checkpoint of it is refused, and it goes on. With the same runtime and
+// devices that its spec has it is saved and restored.
+func TestNVIDIARuntime(t *testing.T) {
+	skipOnStock(t, "it does not notice")
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		program := d.nvidiaRuntime(ctx, t)
+		s := spec{
+			args:    []string{inContainer + "/toy", "-i", "10"},
+			opts:    []oci.SpecOpts{d.withProgram, oci.WithEnv([]string{"NVIDIA_VISIBLE_DEVICES=0"})},
+			options: &options.Options{BinaryName: program},
+		}
+		c := d.run(ctx, t, s)
+		c.ticksOn(ctx, 1)
+		dir := filepath.Join(t.TempDir(), "snapshot")
+		expectError(t, c.checkpointTo(ctx, dir, true), program, "CDI devices")
+		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
+			t.Errorf("left is %v", left)
+		}
+		c.expectGoesOn(ctx, 1)
+		c.stop(ctx)
+		c.remove()
+
+		s.opts = []oci.SpecOpts{d.withProgram, d.withGPUs(0), oci.WithEnv([]string{"NVIDIA_VISIBLE_DEVICES=void"})}
+		c = d.run(ctx, t, s)
+		c.ticksOn(ctx, 1)
+		dir = c.mustCheckpoint(ctx, true)
+		c.waitExit(ctx)
+		c.delete(ctx)
+		c.remove()
+		r := d.restore(ctx, t, s, dir)
+		r.expectGoesOn(ctx, 1)
+		r.stop(ctx)
 	})
 }

@@ -50,7 +50,7 @@ func installCommand() *cobra.Command {
 	configFlags(cmd, &o.Config, &dryRun)
 	cmd.Flags().StringVar(&o.Handler, "handler", "hetgpu", "`name` of the handler, which a RuntimeClass names")
 	cmd.Flags().StringVar(&o.Shim, "shim", "", "`path` of the shim (default beside this program)")
-	cmd.Flags().StringVar(&o.Binary, "runtime-binary", "", "OCI runtime that the shim runs, instead of runc (`path`; NVIDIA's, say)")
+	cmd.Flags().StringVar(&o.Binary, "runtime-binary", "", "OCI runtime that the shim runs, instead of runc (`path`)")
 	return cmd
 }
 

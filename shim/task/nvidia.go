@@ -5,6 +5,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -98,6 +100,25 @@ func (c *container) restoreNVIDIA(ctx context.Context, spec *oci.Spec) error {
 		c.external = append(c.external, runc.ExternalMount{Key: key, Value: source})
 	}
 	return nil
+}
+
+// unseenGPUs fails if the OCI runtime gave the container GPUs that its spec did not
+// have. NVIDIA's (nvidia-container-runtime 1.20, internal/runtime) edits the bundle's
+// spec when it makes a container, and not when it restores one, which would have no
+// GPU then.
+func (c *container) unseenGPUs() error {
+	if c.gpus.NVIDIA || c.policy.Engine == oci.EngineNone {
+		return nil
+	}
+	spec, err := oci.Load(c.bundle)
+	if err != nil {
+		return err
+	}
+	if !oci.FindGPUs(spec).NVIDIA {
+		return nil
+	}
+	return fmt.Errorf("the OCI runtime %s has given the container its GPUs behind its spec, and would give a restored one none: let it have CDI devices (docs/engines.md): %w",
+		cmp.Or(c.runc.Binary, "runc"), errdefs.ErrFailedPrecondition)
 }
 
 // nvidiaHost is this host.

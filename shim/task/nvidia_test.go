@@ -4,13 +4,16 @@
 package task
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/oci"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 )
 
@@ -81,5 +84,43 @@ func TestWithoutNodes(t *testing.T) {
 	const before = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileMode: 438\n"
 	if got := string(withoutNodes([]byte(before))); got != "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 0\nDeviceFileMode: 438\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What NVIDIA's OCI runtime writes into a bundle is noticed where it says more of GPUs
+// than containerd's spec, and whoever says that no program uses one is believed.
+func TestUnseenGPUs(t *testing.T) {
+	const (
+		cdi    = `{"linux": {"devices": [{"path": "/dev/nvidia0", "type": "c"}, {"path": "/dev/nvidiactl", "type": "c"}]}}`
+		legacy = `{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}, "hooks": {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}}`
+		none   = `{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}, "linux": {}}`
+	)
+	for name, tc := range map[string]struct {
+		spec   string
+		known  bool
+		engine oci.Engine
+		fails  bool
+	}{
+		"none":                 {spec: none},
+		"CDI":                  {spec: cdi, fails: true},
+		"legacy hook":          {spec: legacy, fails: true},
+		"known":                {spec: cdi, known: true},
+		"not used":             {spec: cdi, engine: oci.EngineNone},
+		"no spec":              {fails: true},
+		"known, and no spec":   {known: true},
+		"auto, with a new GPU": {spec: cdi, engine: oci.EngineAuto, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &container{bundle: t.TempDir(), gpus: oci.GPUs{NVIDIA: tc.known}, policy: oci.Policy{Engine: tc.engine}}
+			if tc.spec != "" {
+				if err := os.WriteFile(filepath.Join(c.bundle, "config.json"), []byte(tc.spec), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := c.unseenGPUs()
+			if (err != nil) != tc.fails || tc.spec != "" && err != nil && !errors.Is(err, errdefs.ErrFailedPrecondition) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
