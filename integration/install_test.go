@@ -6,9 +6,12 @@
 package integration
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -228,6 +231,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 type node struct {
 	t                     *testing.T
 	host, image, restarts string
+	// restart is the command that restarts containerd; "" for one that only counts.
+	restart string
 }
 
 func (d *daemon) newNode(t *testing.T) *node {
@@ -265,12 +270,18 @@ func (n *node) ship(name, from string) {
 func (n *node) script(ctx context.Context, status int, command string) string {
 	n.t.Helper()
 	cmd := exec.CommandContext(ctx, "../contrib/kubernetes/install.sh", command)
-	cmd.Env = append(os.Environ(), "HOST="+n.host, "IMAGE="+n.image, "RESTART=sh -c echo>>"+n.restarts)
+	cmd.Env = append(os.Environ(), "HOST="+n.host, "IMAGE="+n.image, "RESTART="+cmp.Or(n.restart, "sh -c echo>>"+n.restarts))
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != status {
 		n.t.Fatalf("%s: %v\n%s", command, err, out)
 	}
 	return string(out)
+}
+
+// installed is where a file of the image comes to be on the node.
+func (n *node) installed(file string) string {
+	dir, name, _ := strings.Cut(file, "/")
+	return filepath.Join(n.host, map[string]string{"bin": "/usr/local/bin", "lib": "/usr/local/lib", "criu": "/opt/hetgpu/criu"}[dir], name)
 }
 
 // files lists the node's.
@@ -311,7 +322,7 @@ func TestKubernetesScript(t *testing.T) {
 	n.script(ctx, 0, "install")
 	want := []string{
 		"/etc/containerd/conf.d/hetgpu.toml", "/etc/containerd/config.toml", "/opt/hetgpu/criu/bin/criu", "/opt/hetgpu/criu/lib/libc.so.6",
-		"/usr/local/bin/containerd-shim-hetgpu-v2", "/usr/local/bin/hetgpu", "/usr/local/bin/hetgpu-gpu", "/usr/local/bin/hetgpu-hook",
+		"/usr/local/bin/containerd-shim-hetgpu-v2", "/usr/local/bin/criu", "/usr/local/bin/hetgpu", "/usr/local/bin/hetgpu-gpu", "/usr/local/bin/hetgpu-hook",
 		"/usr/local/lib/hetgpu/libcuda.so.1",
 	}
 	if got := n.files(); !slices.Equal(got, want) || n.restarted() != 1 {
@@ -320,12 +331,39 @@ func TestKubernetesScript(t *testing.T) {
 	if out := n.script(ctx, 0, "install"); strings.Contains(out, "wrote") || n.restarted() != 1 {
 		t.Errorf("the second time: %d restarts, %s", n.restarted(), out)
 	}
-	n.ship("bin/hetgpu-hook", "/bin/true") // an update
-	if out := n.script(ctx, 0, "install"); strings.Count(out, "wrote") != 1 || n.restarted() != 1 {
-		t.Errorf("an update: %d restarts, %s", n.restarted(), out)
+	// An update of programs, libhetcuda and CRIU; containers go on with the old ones.
+	for _, file := range []string{"bin/hetgpu-hook", "lib/hetgpu/libcuda.so.1", "criu/bin/criu"} {
+		old, err := os.Open(n.installed(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer old.Close()
+		before, err := io.ReadAll(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.ship(file, "/bin/ls")
+		if out := n.script(ctx, 0, "install"); strings.Count(out, "wrote") != 1 || n.restarted() != 1 {
+			t.Errorf("an update of %s: %d restarts, %s", file, n.restarted(), out)
+		}
+		still := make([]byte, len(before))
+		if _, err := old.ReadAt(still, 0); err != nil || !bytes.Equal(before, still) {
+			t.Errorf("%s was changed where it is in use (%v)", file, err)
+		}
+		if now, err := os.ReadFile(n.installed(file)); err != nil || bytes.Equal(now, before) {
+			t.Errorf("%s is the old one (%v)", file, err)
+		}
+	}
+	// An update of the drop-in file, of which an older one has another text.
+	dropIn := filepath.Join(n.host, "etc/containerd/conf.d/hetgpu.toml")
+	if text, err := os.ReadFile(dropIn); err != nil || os.WriteFile(dropIn, bytes.Replace(text, []byte("io.hetgpu.*/*"), []byte("io.hetgpu.?"), 1), 0o644) != nil {
+		t.Fatal(err)
+	}
+	if out := n.script(ctx, 0, "install"); strings.Contains(out, "wrote") || n.restarted() != 2 {
+		t.Errorf("an update of the drop-in file: %d restarts, %s", n.restarted(), out)
 	}
 	n.script(ctx, 0, "uninstall")
-	if got := n.files(); !slices.Equal(got, []string{"/etc/containerd/config.toml"}) || n.restarted() != 2 {
+	if got := n.files(); !slices.Equal(got, []string{"/etc/containerd/config.toml"}) || n.restarted() != 3 {
 		t.Errorf("%d restarts, files %q are left", n.restarted(), got)
 	}
 	if text, err := os.ReadFile(others); err != nil || string(text) != config {
@@ -338,6 +376,56 @@ func TestKubernetesScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectText(t, n.script(ctx, 1, "install"), "imports = ")
+}
+
+// A CRIU that the node has is left alone, and found by containerd.
+func TestKubernetesScriptOwnCRIU(t *testing.T) {
+	skipOnStock(t, "it is not what is installed")
+	d := daemons[0]
+	ctx := d.testContext(t)
+	for _, own := range []string{"/usr/sbin/criu", "/usr/local/bin/criu"} {
+		n := d.newNode(t)
+		if err := os.MkdirAll(filepath.Dir(n.host+own), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/somewhere/criu", n.host+own); err != nil {
+			t.Fatal(err)
+		}
+		n.script(ctx, 0, "install")
+		if got := n.files(); !slices.Contains(got, "/opt/hetgpu/criu/bin/criu") || slices.Contains(got, "/usr/local/bin/criu") != (own == "/usr/local/bin/criu") {
+			t.Errorf("files %q", got)
+		}
+		n.script(ctx, 0, "uninstall")
+		if got := n.files(); !slices.Equal(got, []string{own}) {
+			t.Errorf("%q are left", got)
+		}
+		if target, err := os.Readlink(n.host + own); err != nil || target != "/somewhere/criu" {
+			t.Errorf("%s leads to %s, %v", own, target, err)
+		}
+	}
+}
+
+// If containerd could not be restarted the script fails, and does it the next time,
+// though its configuration is as it should be by then.
+func TestKubernetesScriptRestartFails(t *testing.T) {
+	skipOnStock(t, "it is not what is installed")
+	d := daemons[0]
+	ctx := d.testContext(t)
+	n := d.newNode(t)
+	for i, command := range []string{"install", "uninstall"} {
+		n.restart = "false"
+		if out := n.script(ctx, 1, command); strings.Contains(out, "restarted") || strings.Contains(out, "done") {
+			t.Errorf("%s: %s", command, out)
+		}
+		n.restart = ""
+		expectText(t, n.script(ctx, 0, command), "containerd was restarted", "done")
+		if n.restarted() != i+1 {
+			t.Errorf("%s: %d restarts", command, n.restarted())
+		}
+	}
+	if got := n.files(); len(got) != 0 {
+		t.Errorf("%q are left", got)
+	}
 }
 
 // While containers run with the shim nothing is removed.

@@ -10,7 +10,8 @@
 #   install.sh uninstall   remove what install made, if no container needs it
 #
 # Each can be repeated: what is as it should be is left, and containerd is
-# restarted only if its configuration has changed. Containers go on meanwhile.
+# restarted only if its configuration has changed, or it could not find CRIU before.
+# Containers go on meanwhile.
 set -eu
 
 # Where the node's root and the image's files are, and how containerd is
@@ -25,6 +26,7 @@ BIN=/usr/local/bin
 LIB=/usr/local/lib/hetgpu
 CRIU=/opt/hetgpu/criu
 CDI=/etc/cdi/hetgpu.yaml
+PENDING=/run/hetgpu-install.pending
 
 say() { echo "install.sh: $*" >&2; }
 
@@ -52,12 +54,36 @@ install_programs() {
 	done
 }
 
+# restart_later notes that containerd has to be restarted. If that does not work, the
+# next run does it; a boot does too.
+restart_later() {
+	mkdir -p "$HOST${PENDING%/*}"
+	: >"$HOST$PENDING"
+}
+
+# link_criu makes CRIU one that containerd finds: before it asks for a container's
+# checkpoint it looks for one in its PATH, whatever takes the checkpoint then, and
+# remembers what it found.
+link_criu() {
+	for dir in /usr/local/sbin "$BIN" /usr/sbin /usr/bin /sbin /bin; do
+		[ ! -e "$HOST$dir/criu" ] && [ ! -L "$HOST$dir/criu" ] || return 0
+	done
+	restart_later
+	ln -s "$CRIU/bin/criu" "$HOST$BIN/criu"
+	say "linked $BIN/criu"
+}
+
 # tell_containerd writes or removes the drop-in file.
 tell_containerd() {
-	changes=$(hetgpu "$@" --containerd-config "$CONTAINERD_CONFIG")
-	[ -n "$changes" ] || return 0
-	say "$changes"
+	changes=$(hetgpu "$@" --containerd-config "$CONTAINERD_CONFIG" --dry-run)
+	if [ -n "$changes" ]; then
+		restart_later
+		changes=$(hetgpu "$@" --containerd-config "$CONTAINERD_CONFIG")
+		say "$changes"
+	fi
+	[ -e "$HOST$PENDING" ] || return 0
 	$RESTART
+	rm "$HOST$PENDING"
 	say "containerd was restarted"
 }
 
@@ -70,6 +96,7 @@ describe_gpus() {
 
 do_install() {
 	install_programs
+	link_criu
 	tell_containerd install --shim "$BIN/containerd-shim-hetgpu-v2"
 	describe_gpus
 	say "done"
@@ -95,6 +122,7 @@ do_uninstall() {
 		rm -f "$HOST$BIN/$program"
 	done
 	rm -f "$HOST$LIB/libcuda.so.1"
+	[ "$(readlink "$HOST$BIN/criu")" != "$CRIU/bin/criu" ] || rm "$HOST$BIN/criu"
 	rm -rf "${HOST:?}$CRIU"
 	remove_empty "$LIB" "${CRIU%/*}"
 	say "done"
