@@ -76,18 +76,50 @@ func TestKubeCheckpoint(t *testing.T) {
 	})
 }
 
-// expectArchive looks at an archive of the kubelet's by all tools there are.
-func (n *node) expectArchive(ctx context.Context, t *testing.T, archive, container string) {
+// TestKubeCheckpointExit: a container that asks for that ends with its checkpoint, and
+// goes on in another pod with the last number that it has written.
+func TestKubeCheckpointExit(t *testing.T) {
+	on(t, setups[0], func(ctx context.Context, t *testing.T, n *node) {
+		n.apply(ctx, t, "exits", counts("exits", `io.hetgpu.checkpoint.exit: "true"`, ""))
+		n.waitCount(ctx, t, "exits", "main", 5)
+		archive, err := n.Checkpoint(ctx, "exits", "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.expectArchive(ctx, t, archive, "main")
+		_, err = n.WaitPod(ctx, "exits", func(p *testbed.Pod) error {
+			if c := p.Container("main"); c.State.Terminated == nil {
+				return fmt.Errorf("it is %s", c.State)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := n.count(ctx, t, "exits", "main")
+		n.apply(ctx, t, "continues", counts("continues", fmt.Sprintf("io.hetgpu.restore: %q", path.Base(archive)), ""))
+		if first := n.waitCount(ctx, t, "continues", "main", last+3); first != last+1 {
+			t.Errorf("it goes on with %d, and had counted to %d", first, last)
+		}
+	})
+}
+
+// expectArchive looks at an archive of the kubelet's, which may have to have more
+// files than any, by all tools there are.
+func (n *node) expectArchive(ctx context.Context, t *testing.T, archive, container string, more ...string) {
 	t.Helper()
 	files := entries(t, archive)
-	for _, want := range []string{"spec.dump", "config.dump", "status.dump", "rootfs-diff.tar", "container.log", "checkpoint/hetgpu.json", "checkpoint/inventory.img", "checkpoint/pages-1.img"} {
+	for _, want := range append(more,
+		"spec.dump", "config.dump", "status.dump", "rootfs-diff.tar", "container.log", "checkpoint/hetgpu.json", "checkpoint/inventory.img", "checkpoint/pages-1.img") {
 		if !files[want] {
 			t.Errorf("the archive has no %s", want)
 		}
 	}
-	// Only a handler of runc's name is asked for CRIU's log.
-	if has := files["dump.log"]; has != n.setup.asRunc {
-		t.Errorf("dump.log in the archive: %t", has)
+	// Only a handler of runc's name is asked for CRIU's log and numbers.
+	for _, file := range []string{"dump.log", "stats-dump"} {
+		if has := files[file]; has != n.setup.asRunc {
+			t.Errorf("%s in the archive: %t", file, has)
+		}
 	}
 	for name := range files {
 		if rest, below := strings.CutPrefix(name, "checkpoint/"); below && strings.Contains(rest, "/") {

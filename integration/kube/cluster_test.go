@@ -230,6 +230,66 @@ func TestKubeClusterRefuses(t *testing.T) {
 	})
 }
 
+// TestKubeRestorePolicy: with contrib's policy only pods of namespaces with a label
+// may name snapshots.
+func TestKubeRestorePolicy(t *testing.T) {
+	onCluster(t, func(ctx context.Context, t *testing.T, n *node) {
+		n.admit(ctx, t)
+		const policy, label = contrib + "/restore-policy.yaml", "hetgpu.io/restore"
+		n.kubectl(ctx, t, "", "apply", "-f", policy)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			for _, undo := range [][]string{{"delete", "-f", policy}, {"label", "namespace", "default", label + "-"}} {
+				if _, err := n.cluster.Kubectl(ctx, "", undo...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		makes := func(pod string) error {
+			_, err := n.cluster.Kubectl(ctx, pod, "create", "--dry-run=server", "-f", "-")
+			return err
+		}
+		names := ofClass("hetgpu", counts("names", "io.hetgpu.restore: a.tar", ""))
+		one := ofClass("hetgpu", counts("one", "io.hetgpu.restore/main: a.tar", ""))
+		// The API server learns of it a moment later.
+		err := n.cluster.Eventually(ctx, "the policy is there", func() error {
+			if err := makes(names); err == nil || !strings.Contains(err.Error(), label+"=allowed") {
+				return fmt.Errorf("a pod that names a snapshot: %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := makes(one); err == nil || !strings.Contains(err.Error(), label+"=allowed") {
+			t.Errorf("a pod that names a snapshot for a container: %v", err)
+		}
+		for _, annotations := range []string{"", "io.hetgpu.engine: driver"} {
+			if err := makes(ofClass("hetgpu", counts("other", annotations, ""))); err != nil {
+				t.Errorf("a pod with the annotations %q: %v", annotations, err)
+			}
+		}
+		// Nor later, by any way.
+		n.ends(ctx, t, "later")
+		n.kubectl(ctx, t, ofClass("hetgpu", counts("later", "", "")), "create", "-f", "-")
+		for _, more := range []string{"", "--subresource=status"} {
+			args := []string{"patch", "pod", "later", "--type=merge", "--patch", `{"metadata": {"annotations": {"io.hetgpu.restore": "a.tar"}}}`}
+			if more != "" {
+				args = append(args, more)
+			}
+			if _, err := n.cluster.Kubectl(ctx, "", args...); err == nil || !strings.Contains(err.Error(), label+"=allowed") {
+				t.Errorf("patch %s: %v", more, err)
+			}
+		}
+		n.kubectl(ctx, t, "", "wait", "--for=condition=Ready", "--timeout=2m", "pod/later")
+		n.kubectl(ctx, t, "", "label", "namespace", "default", label+"=allowed")
+		if err := n.cluster.Eventually(ctx, "the namespace is allowed to", func() error { return makes(names) }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // admit makes the class, and the node one of it.
 func (n *node) admit(ctx context.Context, t *testing.T) {
 	t.Helper()

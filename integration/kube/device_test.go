@@ -101,9 +101,12 @@ spec:
 // of NVIDIA's own tools, go on in other pods, by either engine.
 func TestKubeDevices(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, n *node) {
-		for resource, cdi := range map[string]struct{ device, generate, engine string }{
+		for resource, cdi := range map[string]struct {
+			device, generate, engine string
+			files                    []string
+		}{
 			"hetgpu.io/gpu": {
-				device: "hetgpu.io/gpu=all", engine: "split",
+				device: "hetgpu.io/gpu=all", engine: "split", files: []string{"checkpoint/hetgpu-mem.img", "checkpoint/hetgpu-mem-0.img"},
 				generate: fmt.Sprintf("hetgpu cdi generate --driver-root %[1]s --dev-root %[1]s --library-dir %[2]s --output %[3]s/hetgpu.yaml", n.driver(), filepath.Join(n.hetgpu, "libhetcuda"), n.cdi()),
 			},
 			"nvidia.com/gpu": {device: "nvidia.com/gpu=all", engine: "driver", generate: n.nvidiaCTK()},
@@ -122,6 +125,7 @@ func TestKubeDevices(t *testing.T) {
 			if engine := n.engineOf(ctx, t, archive); engine != cdi.engine {
 				t.Errorf("%s was saved by the engine %q", resource, engine)
 			}
+			n.expectArchive(ctx, t, archive, "main", cdi.files...)
 			n.keep(t, archive, before+".tar")
 			_, last, err := n.ticks(ctx, before)
 			if err != nil {

@@ -32,6 +32,33 @@ func recipes() ([]recipe, error) {
 	return all, nil
 }
 
+// TestKubeDocsTested: there is no block in docs/kubernetes.md that no test runs.
+func TestKubeDocsTested(t *testing.T) {
+	text, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := recipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fences := strings.Count("\n"+string(text), "\n```"); fences != 2*len(all) || len(all) == 0 {
+		t.Errorf("%d lines begin or end a block, and %d blocks are tested", fences, len(all))
+	}
+	if rest := fence.ReplaceAllString(string(text), ""); strings.Contains(rest, "\n    ") {
+		t.Error("there is an indented block")
+	}
+	// Each is one that a test picks.
+	for _, r := range all {
+		switch {
+		case r.language == "toml" && r.name == "", r.language == "sh" && (r.name == "" || r.name == "cluster" || r.name == "gpu" || r.name == "image"):
+		case r.language == "yaml" && (strings.HasPrefix(r.name, "counter") || strings.HasPrefix(r.name, "train")):
+		default:
+			t.Errorf("no test runs a block %s %q", r.language, r.name)
+		}
+	}
+}
+
 // documented is the handler of docs/kubernetes.md, for a machine without systemd.
 func documented() (string, error) {
 	all, err := recipes()

@@ -8,13 +8,20 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
@@ -173,9 +180,39 @@ func TestKubeCheckpointTimeout(t *testing.T) {
 	})
 }
 
+// TestKubeCheckpointDeadline: a checkpoint that takes longer than its caller waits
+// ends. The CRI has nothing for that but the deadline of the call; the kubelet's is
+// two minutes at least.
+func TestKubeCheckpointDeadline(t *testing.T) {
+	each(t, func(ctx context.Context, t *testing.T, n *node) {
+		n.apply(ctx, t, "late", n.toys("late", ""))
+		n.waitTick(ctx, t, "late", 3)
+		pod, err := n.WaitPod(ctx, "late", ready("main"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime, err := n.d.Runtime()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.faults(t, "lock error=600")
+		_, id, _ := strings.Cut(pod.Container("main").ContainerID, "://")
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		archive := filepath.Join(n.Checkpoints(), "late.tar")
+		if _, err := runtime.CheckpointContainer(short, &cri.CheckpointContainerRequest{ContainerId: id, Location: archive}); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		n.expectGoesOn(ctx, t, "late")
+		if _, err := os.Lstat(archive); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("there is an archive: %v", err)
+		}
+	})
+}
+
 // TestKubeCheckpointAbandoned: a checkpoint that nobody waits for ends.
 func TestKubeCheckpointAbandoned(t *testing.T) {
-	eachOf(t, setups[:2], func(ctx context.Context, t *testing.T, n *node) {
+	each(t, func(ctx context.Context, t *testing.T, n *node) {
 		for pod, fault := range map[string]string{
 			// containerd pauses the container first, and that waits for the GPU.
 			"in-pause": "lock delay=4000 times=1",
@@ -237,7 +274,7 @@ func (n *node) expectGoesOn(ctx context.Context, t *testing.T, pod string) {
 // TestKubeCheckpointTwice: of two checkpoints of a container at once one is
 // refused, and the container goes on.
 func TestKubeCheckpointTwice(t *testing.T) {
-	eachOf(t, setups[:2], func(ctx context.Context, t *testing.T, n *node) {
+	each(t, func(ctx context.Context, t *testing.T, n *node) {
 		n.apply(ctx, t, "twice", n.toys("twice", ""))
 		n.waitTick(ctx, t, "twice", 3)
 		before, err := n.gpu.Calls()

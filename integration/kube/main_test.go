@@ -172,6 +172,9 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 		return nil, err
 	}
 	nodes[s.name] = n
+	if err := n.configure(); err != nil {
+		return nil, err
+	}
 	if err := n.importImages(ctx); err != nil {
 		return nil, err
 	}
@@ -184,15 +187,14 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 	return n, err
 }
 
-// install makes the node's GPUs and the shims' configuration, and returns the
-// environment by which shims find them.
+// install makes the node's GPUs, and returns the environment by which shims find them
+// and their configuration.
 func (n *node) install() (env []string, err error) {
 	if n.gpu, err = standin.New(filepath.Join(n.hetgpu, "machine"), standin.H200s(2, 1)); err != nil {
 		return nil, err
 	}
 	n.programs = filepath.Join(n.hetgpu, "programs")
-	libhetcuda := filepath.Join(n.hetgpu, "libhetcuda")
-	if err := standin.Install(n.programs, libhetcuda, "../../bin"); err != nil {
+	if err := standin.Install(n.programs, filepath.Join(n.hetgpu, "libhetcuda"), "../../bin"); err != nil {
 		return nil, err
 	}
 	if err := n.installDriver(); err != nil {
@@ -201,10 +203,17 @@ func (n *node) install() (env []string, err error) {
 	if err := os.Mkdir(n.snapshots(), 0o700); err != nil {
 		return nil, err
 	}
-	config := filepath.Join(n.hetgpu, "config.toml")
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\nrestore.dirs = [%q]\n",
-		filepath.Join(n.hetgpu, "log"), filepath.Join(n.hetgpu, "state"), libhetcuda, n.snapshots())
-	return append(n.gpu.HelperEnv(n.programs), "HETGPU_CONFIG="+config), os.WriteFile(config, []byte(text), 0o600)
+	return append(n.gpu.HelperEnv(n.programs), "HETGPU_CONFIG="+n.configFile()), nil
+}
+
+func (n *node) configFile() string { return filepath.Join(n.hetgpu, "config.toml") }
+
+// configure writes the shims' configuration. Snapshots are looked for where they are by
+// default: in a directory for them, and in the kubelet's.
+func (n *node) configure() error {
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\nrestore.dirs = [%q, %q]\n",
+		filepath.Join(n.hetgpu, "log"), filepath.Join(n.hetgpu, "state"), filepath.Join(n.hetgpu, "libhetcuda"), n.snapshots(), n.d.KubeletCheckpoints())
+	return os.WriteFile(n.configFile(), []byte(text), 0o600)
 }
 
 // snapshots is where snapshots are looked for that pods name.

@@ -10,7 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,8 +75,12 @@ spec:
 		if shims, err := n.shims(); err != nil || shims != 1 {
 			t.Errorf("%d shims for one pod, %v", shims, err)
 		}
-		if limit := n.memoryLimit(ctx, t); limit != 64<<20 {
-			t.Errorf("its limit of memory is %d", limit)
+		if limit := n.read(ctx, t, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"); limit != fmt.Sprint(64<<20) {
+			t.Errorf("its limit of memory is %s", limit)
+		}
+		// Half of a period of 100 ms.
+		if quota := n.read(ctx, t, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"); quota != "50000" && quota != "50000 100000" {
+			t.Errorf("its limit of processor time is %s", quota)
 		}
 		if used := n.memoryUsed(ctx, t, "runs"); used == 0 || used > 64<<20 {
 			t.Errorf("it uses %d bytes of memory", used)
@@ -82,7 +88,8 @@ spec:
 	})
 }
 
-// TestKubeFails: a container that ends is started again, and says how it ended.
+// TestKubeFails: a container that ends, or whose probe fails, is started again, and
+// says how it ended.
 func TestKubeFails(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, n *node) {
 		n.apply(ctx, t, "fails", `
@@ -96,6 +103,11 @@ spec:
     image: `+image+`
     imagePullPolicy: Never
     command: [sh, -c, "echo it was me >/dev/termination-log; exit 7"]
+  - name: hangs
+    image: `+image+`
+    imagePullPolicy: Never
+    command: [sleep, "1000000"]
+    livenessProbe: {exec: {command: [test, -e, /alive]}, periodSeconds: 1, failureThreshold: 1}
 `)
 		_, err := n.WaitPod(ctx, "fails", func(p *testbed.Pod) error {
 			c := p.Container("main")
@@ -106,10 +118,36 @@ spec:
 			if last.ExitCode != 7 || strings.TrimSpace(last.Message) != "it was me" {
 				return testbed.Permanent(fmt.Errorf("it ended with %+v", *last))
 			}
+			hangs := p.Container("hangs")
+			if hangs.RestartCount == 0 || hangs.LastState.Terminated == nil {
+				return fmt.Errorf("the one that hangs was not started again: %+v", hangs)
+			}
+			if code := hangs.LastState.Terminated.ExitCode; code != 128+int(syscall.SIGKILL) {
+				return testbed.Permanent(fmt.Errorf("the one that hangs ended with %d", code))
+			}
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestKubeApart: our kubelets have to themselves what a kubelet has at fixed places,
+// and leave the machine's alone.
+func TestKubeApart(t *testing.T) {
+	on(t, setups[0], func(ctx context.Context, t *testing.T, n *node) {
+		const socket = "/var/lib/kubelet/device-plugins/kubelet.sock"
+		var own os.FileInfo
+		err := n.Eventually(ctx, "device plugins can register", func() (err error) {
+			own, err = os.Stat(n.Fixed(socket))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if machines, err := os.Stat(socket); err == nil && os.SameFile(own, machines) {
+			t.Errorf("%s is ours", socket)
 		}
 	})
 }
@@ -185,6 +223,7 @@ func (n *node) summary(ctx context.Context, pod string) (used uint64, err error)
 			PodRef     struct{ Name string }
 			Containers []struct {
 				Name   string
+				CPU    struct{ UsageCoreNanoSeconds uint64 }
 				Memory struct{ WorkingSetBytes uint64 }
 			}
 		}
@@ -194,7 +233,7 @@ func (n *node) summary(ctx context.Context, pod string) (used uint64, err error)
 	}
 	for _, p := range summary.Pods {
 		for _, c := range p.Containers {
-			if p.PodRef.Name == testbed.PodName(pod) && c.Name == "main" && c.Memory.WorkingSetBytes > 0 {
+			if p.PodRef.Name == testbed.PodName(pod) && c.Name == "main" && c.CPU.UsageCoreNanoSeconds > 0 && c.Memory.WorkingSetBytes > 0 {
 				return c.Memory.WorkingSetBytes, nil
 			}
 		}
@@ -215,18 +254,15 @@ func (n *node) memoryUsed(ctx context.Context, t *testing.T, pod string) (used u
 	return used
 }
 
-// memoryLimit is what the cgroup of TestKubeRuns's container has.
-func (n *node) memoryLimit(ctx context.Context, t *testing.T) (limit uint64) {
+// read is what the main container of TestKubeRuns has in the first of these files
+// that is there.
+func (n *node) read(ctx context.Context, t *testing.T, files ...string) string {
 	t.Helper()
-	for _, file := range []string{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"} {
-		out, err := n.Exec(ctx, "runs", "main", "cat", file)
-		if err != nil {
-			continue
-		}
-		if _, err := fmt.Sscan(out, &limit); err == nil {
-			return limit
+	for _, file := range files {
+		if out, err := n.Exec(ctx, "runs", "main", "cat", file); err == nil {
+			return strings.TrimSpace(out)
 		}
 	}
-	t.Error("the container does not see its limit")
-	return 0
+	t.Errorf("the container has none of %q", files)
+	return ""
 }

@@ -28,11 +28,11 @@ func TestKubeRestore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.keep(t, archive, "before.tar")
 		last := n.count(ctx, t, "before", "main")
 		n.remove(ctx, t, "before")
 
-		n.apply(ctx, t, "after", counts("after", "io.hetgpu.restore: before.tar", ""))
+		// It is where the kubelet has put it.
+		n.apply(ctx, t, "after", counts("after", fmt.Sprintf("io.hetgpu.restore: %q", filepath.Base(archive)), ""))
 		pod, err := n.WaitPod(ctx, "after", ready("main"))
 		if err != nil {
 			t.Fatal(err)
@@ -73,6 +73,38 @@ func TestKubeRestore(t *testing.T) {
 	})
 }
 
+// TestKubeRestoreSnapshot: what `hetgpu checkpoint` made of a pod's container is
+// restored by a pod that names the directory.
+func TestKubeRestoreSnapshot(t *testing.T) {
+	on(t, setups[0], func(ctx context.Context, t *testing.T, n *node) {
+		n.apply(ctx, t, "short", counts("short", "", ""))
+		n.waitCount(ctx, t, "short", "main", 5)
+		pod, err := n.WaitPod(ctx, "short", ready("main"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := n.Exec(ctx, "short", "main", "touch", "/made"); err != nil {
+			t.Fatal(out, err)
+		}
+		_, id, _ := strings.Cut(pod.Container("main").ContainerID, "://")
+		if _, err := n.d.Exec(ctx, "hetgpu", "checkpoint", "--address", n.d.Address(), "--namespace", n.d.Namespace, "--dir", filepath.Join(n.snapshots(), "short"), id); err != nil {
+			t.Fatal(err)
+		}
+		last := n.count(ctx, t, "short", "main")
+		n.waitCount(ctx, t, "short", "main", last+3)
+		n.remove(ctx, t, "short")
+		n.apply(ctx, t, "longer", counts("longer", "io.hetgpu.restore: short", ""))
+		if first := n.waitCount(ctx, t, "longer", "main", last+5); first < 5 || first > last+1 {
+			t.Errorf("it goes on with %d, and had counted to %d", first, last)
+		}
+		for command, want := range map[string]string{"hostname": testbed.PodName("longer"), "cat /etc/pod/job": "longer", "ls /made": "/made"} {
+			if out, err := n.Exec(ctx, "longer", "main", strings.Fields(command)...); err != nil || strings.TrimSpace(out) != want {
+				t.Errorf("%s: %q, %v; want %s", command, out, err, want)
+			}
+		}
+	})
+}
+
 // expectNotStarted waits until a container could not be started, for a reason that
 // the pod's status has, and looks whether anything of it has run.
 func (n *node) expectNotStarted(ctx context.Context, t *testing.T, pod, reason string) {
@@ -84,6 +116,7 @@ func (n *node) expectNotStarted(ctx context.Context, t *testing.T, pod, reason s
 		}
 		for _, s := range []testbed.ContainerState{c.State, c.LastState} {
 			if s.Terminated != nil && s.Terminated.Reason == "StartError" {
+				t.Log(s)
 				if !strings.Contains(s.Terminated.Message, reason) {
 					return testbed.Permanent(fmt.Errorf("its status has no %q: %s", reason, s))
 				}
@@ -103,7 +136,7 @@ func (n *node) expectNotStarted(ctx context.Context, t *testing.T, pod, reason s
 // TestKubeNotRestored: what can't be restored is not started either, and the pod's
 // status says why.
 func TestKubeNotRestored(t *testing.T) {
-	on(t, setups[0], func(ctx context.Context, t *testing.T, n *node) {
+	each(t, func(ctx context.Context, t *testing.T, n *node) {
 		n.apply(ctx, t, "origin", counts("origin", "", ""))
 		n.waitCount(ctx, t, "origin", "main", 3)
 		archive, err := n.Checkpoint(ctx, "origin", "main")
@@ -133,6 +166,13 @@ func TestKubeNotRestored(t *testing.T) {
 		if err := os.Symlink(good, filepath.Join(n.snapshots(), "link.tar")); err != nil {
 			t.Fatal(err)
 		}
+		other := "test.hetgpu.local/other:1"
+		if _, err := n.d.Ctr(ctx, "images", "tag", image, other); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.d.WaitImage(ctx, other); err != nil {
+			t.Fatal(err)
+		}
 		for name, c := range map[string]struct {
 			annotation, edit, to, reason string
 		}{
@@ -143,11 +183,17 @@ func TestKubeNotRestored(t *testing.T) {
 			"writable":  {annotation: "io.hetgpu.restore: writable.tar", reason: "not root's alone"},
 			"another":   {annotation: "io.hetgpu.restore: another.tar", reason: "not root's alone"},
 			"damaged":   {annotation: "io.hetgpu.restore/main: damaged.tar", reason: "damaged"},
+			"image":     {annotation: "io.hetgpu.restore: origin.tar", edit: image, to: other, reason: "the image is " + other},
+			"namespace": {annotation: "io.hetgpu.restore: origin.tar", edit: "namespace: default", to: "namespace: other", reason: "the Kubernetes namespace is other"},
 			"command":   {annotation: "io.hetgpu.restore: origin.tar", edit: `-m, "8"`, to: `-m, "4"`, reason: "the command is"},
 			"mount":     {annotation: "io.hetgpu.restore: origin.tar", edit: "mountPath: /etc/pod", to: "mountPath: /etc/other", reason: "no mount at /etc/pod"},
 			"user":      {annotation: "io.hetgpu.restore: origin.tar", edit: "env:", to: "securityContext: {runAsUser: 1000}\n    env:", reason: "the user is 1000"},
 			"rights":    {annotation: "io.hetgpu.restore: origin.tar", edit: "env:", to: "securityContext: {capabilities: {drop: [ALL]}}\n    env:", reason: "capabilities"},
 		} {
+			// Who looks a name up and compares is our shim, however it came to be that.
+			if n.setup != setups[0] && name != "damaged" && name != "command" {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				pod := counts(name, c.annotation, "")
 				if c.edit != "" {
