@@ -104,7 +104,7 @@ func makeOpcodes() map[string]class {
 		mapa getctarank barrier.cluster st.async red.async
 		clusterlaunchcontrol.try_cancel clusterlaunchcontrol.query_cancel fence.acquire.sync_restrict::shared::cluster fence.release.sync_restrict::shared::cta`)
 	add(class{NVIDIAOnly, whyMulti}, `
-		multimem.ld_reduce multimem.st multimem.red multimem.cp multimem.cp.async multimem.cp.reduce`)
+		multimem.ld_reduce multimem.st multimem.red multimem.cp.async multimem.cp.reduce`)
 	add(class{NVIDIAOnly, whyWgmma}, "wgmma.fence wgmma.mma_async wgmma.commit_group wgmma.wait_group")
 	add(class{NVIDIAOnly, whyTcgen05}, `
 		tcgen05.alloc tcgen05.dealloc tcgen05.relinquish_alloc_permit tcgen05.ld tcgen05.st tcgen05.wait::ld tcgen05.wait::st
