@@ -232,11 +232,11 @@ func (e *emitter) signChange(in *ir.Instr, t ir.Type, bits string) string {
 // extreme is min or max of two or three numbers.
 func (e *emitter) extreme(in *ir.Instr, width ir.Type, v []string) string {
 	name := fmt.Sprintf("hg_%s", in.Op)
-	switch {
-	case in.Mods.XorSign:
-		name += "_xorsign"
-	case in.Mods.NaN:
+	if in.Mods.NaN {
 		name += "_nan"
+	}
+	if in.Mods.XorSign {
+		name += "_xorsign"
 	}
 	x := v[0]
 	for _, y := range v[1:] {

@@ -66,7 +66,7 @@ var exactOps = map[string][]string{
 		"r div.{rn,rz,rm,rp}.f32 %a, %b", "r div.{rn,rz}.ftz.f32 %a, %b", "r rcp.{rn,rz,rm,rp}.f32 %a", "r rcp.rn.ftz.f32 %a",
 		"r sqrt.{rn,rz,rm,rp}.f32 %a", "r sqrt.{rn,rm}.ftz.f32 %a",
 		"r {abs,neg}.f32 %a", "r {abs,neg}.ftz.f32 %a", "r copysign.f32 %a, %b",
-		"r {min,max}.f32 %a, %b", "r {min,max}.ftz.f32 %a, %b", "r {min,max}.NaN.f32 %a, %b", "r {min,max}.xorsign.f32 %a, %b", "r {min,max}.NaN.f32 %a, %b, %c",
+		"r {min,max}.f32 %a, %b", "r {min,max}.ftz.f32 %a, %b", "r {min,max}.NaN.f32 %a, %b", "r {min,max}.xorsign.f32 %a, %b", "r {min,max}.NaN.xorsign.f32 %a, %b", "r {min,max}.NaN.f32 %a, %b, %c",
 	),
 	"f64": expand(
 		"R {add,sub,mul}.{rn,rz,rm,rp}.f64 %A, %B", "R fma.{rn,rz,rm,rp}.f64 %A, %B, %C",
@@ -77,7 +77,7 @@ var exactOps = map[string][]string{
 		"h {add,sub,mul}.{f16,bf16} %s, %t", "h {add,sub,mul}.rn.ftz.f16 %s, %t", "h {add,sub,mul}.rn.sat.f16 %s, %t", "r {add,sub,mul}.{f16x2,bf16x2} %a, %b",
 		"h fma.rn.{f16,bf16} %s, %t, %u", "h fma.rn.{ftz,sat,relu}.f16 %s, %t, %u", "h fma.rn.relu.bf16 %s, %t, %u", "r fma.rn.{f16x2,bf16x2} %a, %b, %c",
 		"h {abs,neg}.{f16,bf16} %s", "r {abs,neg}.{f16x2,bf16x2} %a", "h neg.ftz.f16 %s",
-		"h {min,max}.{f16,bf16} %s, %t", "h {min,max}.NaN.{f16,bf16} %s, %t", "r {min,max}.{f16x2,bf16x2} %a, %b", "h {min,max}.xorsign.f16 %s, %t",
+		"h {min,max}.{f16,bf16} %s, %t", "h {min,max}.NaN.{f16,bf16} %s, %t", "r {min,max}.{f16x2,bf16x2} %a, %b", "h {min,max}.xorsign.f16 %s, %t", "h {min,max}.NaN.xorsign.{f16,bf16} %s, %t",
 	),
 	"cvt": expand(
 		"r cvt.{u8,s8,u16,s16,u32,s32}.{u32,s32} %a", "R cvt.{u64,s64}.{u8,s8,u16,s16,u32,s32} %a", "r cvt.{u8,s8,u32,s32}.{u64,s64} %A",

@@ -14,40 +14,39 @@ import (
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/random"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
 )
 
-// written returns a random program with what the interpreter gets from it as it is
-// written: what all other ways of running it have to get.
-func written(ctx context.Context, decisions []byte) (*corpus.Case, string, error) {
-	c, text := random.Program(decisions)
+// written has the interpreter run a program as it is written, for what all other ways
+// of running it have to get.
+func written(ctx context.Context, c *corpus.Case, text string) error {
 	m, err := Lower(text)
 	if err != nil {
-		return c, text, err
+		return err
 	}
 	p, _, err := New(c, m, base+ProgramOffset)
 	if err != nil {
-		return c, text, err
+		return err
 	}
 	l, err := p.Launch(0)
 	if err != nil {
-		return c, text, err
+		return err
 	}
 	if err := (Interpreter{}).Run(ctx, l, nil); err != nil {
-		return c, text, err
+		return err
 	}
 	for _, b := range c.Buffers {
 		b.Want = bytes.Clone(p.at(b.Addr, len(b.Want)))
 	}
-	return c, text, nil
+	return nil
 }
 
-// agree runs a random program as it is written, behind the passes, as PTX that can be
+// agree runs a program as it is written, behind the passes, as PTX that can be
 // paused, stopped at random, and so on more devices, if there are some: all must
 // leave the same in memory. It returns how often the kernel was stopped.
-func agree(t *testing.T, decisions []byte, more ...Device) int {
+func agree(t *testing.T, c *corpus.Case, text string, more ...Device) int {
 	t.Helper()
-	c, text, err := written(t.Context(), decisions)
-	if err != nil {
+	if err := written(t.Context(), c, text); err != nil {
 		t.Fatalf("as it is written: %v\n%s", err, text)
 	}
 	ways := []struct {
@@ -68,15 +67,19 @@ func agree(t *testing.T, decisions []byte, more ...Device) int {
 			on   []Device
 		}{fmt.Sprintf("device %d", i), false, more[i : i+1]})
 	}
+	prepared, err := Prepared(c, text, base)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
 	stopped := 0
 	for i, way := range ways {
-		p, err := Prepared(c, text, base)
+		p, err := prepared.again(c, base)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
+			t.Fatal(err)
 		}
 		var path Path
 		if way.stop {
-			path, err = Move(t.Context(), p, rand.New(rand.NewPCG(uint64(i), uint64(len(decisions)))), way.on...)
+			path, err = Move(t.Context(), p, rand.New(rand.NewPCG(uint64(i), uint64(len(text)))), way.on...)
 			stopped += path.Inside["k"]
 		} else {
 			var l *Launch
@@ -115,15 +118,38 @@ func TestRandom(t *testing.T) {
 				t.Parallel()
 				ran.Add(1)
 				if seed < onPoCL {
-					stopped.Add(int64(agree(t, decisions(seed, 200), pocl.take(t))))
+					c, text := random.Program(decisions(seed, 200))
+					stopped.Add(int64(agree(t, c, text, pocl.take(t))))
 				} else {
-					stopped.Add(int64(agree(t, decisions(seed, 1000))))
+					c, text := random.Program(decisions(seed, 1000))
+					stopped.Add(int64(agree(t, c, text)))
 				}
 			})
 		}
 	})
 	if stopped.Load() < ran.Load() {
 		t.Errorf("%d programs were stopped %d times only", ran.Load(), stopped.Load())
+	}
+}
+
+// TestForms: every form of every instruction that computes gives the same bits in every
+// way of running it, and is printed as PTX again.
+func TestForms(t *testing.T) {
+	for part := range random.FormsParts {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			c, text := random.Forms(part)
+			p, err := Prepared(c, text, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, plan := range p.Plans {
+				if err := nvptx.Pausable(p.Module, plan); err != nil {
+					t.Error(err)
+				}
+			}
+			agree(t, c, text, pocl.take(t))
+		})
 	}
 }
 
@@ -135,7 +161,8 @@ func FuzzRandom(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, decisions []byte) {
 		if len(decisions) < 4096 {
-			agree(t, decisions)
+			c, text := random.Program(decisions)
+			agree(t, c, text)
 		}
 	})
 }

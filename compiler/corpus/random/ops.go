@@ -34,7 +34,7 @@ var ops = expand(
 	"setp.{lt,geu}.ftz.{and,or,xor}.f32 p|p f f p", "setp.{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}.f64 p g g", "setp.{lt,nan,geu}.{f16,bf16} p h h",
 	"set.{lt,geu}.{u32,s32,f32}.f32 r f f", "set.{eq,lt}.{u32,f32}.{u32,s32} r i i", "set.lt.{and,or,xor}.u32.f64 r g g p", "set.{lt,nan}.f16x2.f16x2 r r r",
 	"testp.{finite,infinite,number,notanumber,normal,subnormal}.f32 p r", "testp.{finite,infinite,number,notanumber,normal,subnormal}.f64 p d",
-	"{add,sub,mul}.f32 r f f", "{add,sub,mul}.{rn,rz,rm,rp}{,.ftz}{,.sat}.f32 r f f", "fma.{rn,rz,rm,rp}{,.ftz}{,.sat}.f32 r f f f", "mad.rn.f32 r f f f",
+	"{add,sub,mul}.f32 r f f", "{add,sub,mul}.{rn,rz,rm,rp}{,.ftz}.f32 r f f", "{add,sub,mul}.{rn,rm}.ftz.sat.f32 r f f", "fma.{rn,rz,rm,rp}{,.ftz}.f32 r f f f", "fma.{rn,rp}.sat.f32 r f f f", "mad.rn.f32 r f f f",
 	"div.{rn,rz,rm,rp}{,.ftz}.f32 r f f", "{rcp,sqrt}.{rn,rz,rm,rp}{,.ftz}.f32 r f",
 	"{abs,neg}{,.ftz}.f32 r f", "copysign.f32 r f f", "{min,max}{,.ftz}{,.NaN}{,.xorsign.abs}.f32 r f f", "{min,max}{,.NaN}.f32 r f f f",
 	"{add,sub,mul}.{rn,rz,rm,rp}.f64 d g g", "fma.{rn,rz,rm,rp}.f64 d g g g", "div.{rn,rz,rm,rp}.f64 d g g", "{rcp,sqrt}.{rn,rz,rm,rp}.f64 d g",

@@ -257,4 +257,17 @@ func (g *generator) compute() {
 		list = append(list, g.operands(pattern))
 	}
 	g.emit("%s%s %s;", guard, fields[0], strings.Join(list, ", "))
+	g.oneNaN(fields[0], list[0])
+}
+
+// oneNaN makes one of all NaNs that an operation on f64 gives: which of its operands'
+// it passes on is a device's own (docs/opencl.md).
+func (g *generator) oneNaN(opcode, result string) {
+	op, mods, _ := strings.Cut(opcode, ".")
+	double := strings.HasSuffix(mods, "f64") && op != "cvt" && op != "set" || op == "cvt" && strings.Contains(mods, "f64.f")
+	if !double || result[len(result)-2] != 'd' {
+		return
+	}
+	g.emit("testp.notanumber.f64 %%q2, %s;", result)
+	g.emit("@%%q2 mov.b64 %s, 0x7ff8000000000000;", result)
 }

@@ -201,7 +201,7 @@ func own(g *generator, _ together) {
 // atomics are operations with their result and operands.
 var atomics = expand(
 	"{add.u32,add.s32,min.u32,min.s32,max.u32,max.s32,inc.u32,dec.u32,and.b32,or.b32,xor.b32,exch.b32} r i", "{add.u64,min.u64,min.s64,max.u64,max.s64,and.b64,or.b64,xor.b64,exch.b64} d j",
-	"{add.f32,exch.b32} r f", "add.f64 d g", "cas.b32 r i,i", "cas.b64 d j,j", "cas.b16 h h,h", "add.noftz.{f16x2,bf16x2} r r", "add.noftz.{f16,bf16} h h",
+	"{add.f32,exch.b32} r f", "cas.b32 r i,i", "cas.b64 d j,j", "cas.b16 h h,h", "add.noftz.{f16x2,bf16x2} r r", "add.noftz.{f16,bf16} h h",
 )
 
 // atomic works on a place of the thread's.

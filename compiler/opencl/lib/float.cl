@@ -71,6 +71,10 @@ static float hg_max_xorsign_f32(float a, float b)
 	return as_float(as_uint(hg_max_f32(fabs(a), fabs(b))) | ((as_uint(a) ^ as_uint(b)) & 0x80000000u));
 }
 
+static float hg_min_nan_xorsign_f32(float a, float b) { return a != a || b != b ? as_float(0x7fffffff) : hg_min_xorsign_f32(a, b); }
+
+static float hg_max_nan_xorsign_f32(float a, float b) { return a != a || b != b ? as_float(0x7fffffff) : hg_max_xorsign_f32(a, b); }
+
 // Negative numbers become +0.
 static float hg_relu_f32(float x) { return x != x ? as_float(0x7fffffff) : x > 0.0f ? x : 0.0f; }
 
