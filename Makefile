@@ -8,6 +8,10 @@ DESTDIR ?=
 RUNTIME ?= io.hetgpu.v2
 # A regular expression that picks integration tests.
 RUN     ?= .
+# Options of the suite for GPUs.
+ARGS    ?=
+# The engine that the container of the demonstration asks for.
+ENGINE  ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/hetgpu/containerd-shim-hetgpu/internal/version.Version=$(VERSION)
@@ -69,8 +73,8 @@ integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdc
 	@HETGPU_TEST_RUNTIME=$(RUNTIME) hack/integration.sh '$(RUN)'
 
 .PHONY: demo
-demo: setup-run build ## run, checkpoint and restore a container, step by step
-	@go run ./integration/demo
+demo: setup-run build ## run, checkpoint and restore a container, step by step (ENGINE=split)
+	@go run ./integration/demo -engine '$(ENGINE)'
 
 .PHONY: gpu-files
 gpu-files: setup-run build standin
@@ -82,12 +86,12 @@ gpu-bundle: gpu-files ## dist/gpu-bundle.tar.xz: all that a host with a GPU and 
 	@hack/gpu-bundle.sh pack
 
 .PHONY: gpu-test
-gpu-test: gpu-files ## run the suite on this host's GPU; report in dist/gpu-test
-	@dist/gpu-bundle/gpu-test.sh dist/gpu-test
+gpu-test: gpu-files ## run the suite on this host's GPU; report in dist/gpu-test (ARGS=)
+	@dist/gpu-bundle/gpu-test.sh dist/gpu-test $(ARGS)
 
 .PHONY: gpu-rehearsal
 gpu-rehearsal: gpu-files ## the same suite without a GPU, with the stand-in driver
-	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64,16:disk -repetitions 3,2,1,3
+	@dist/gpu-bundle/gpu-test.sh dist/gpu-rehearsal -stand-in bin/standin -sizes 16,32,64,16:disk -repetitions 3,2,1,3 $(ARGS)
 
 .PHONY: bench
 bench: setup-run build ## compare with the stock shim: latency, memory, checkpoint; report in dist/bench

@@ -6,11 +6,14 @@
 // checkpoints it, restores it beside the original, and checks that the copy
 // went on where the original was. With an NVIDIA GPU the program is a CUDA
 // program; else one that counts.
+//
+//	demo [-engine ENGINE] [-path DIRECTORIES] [-gpuload PROGRAM]
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -44,11 +47,19 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := run(ctx); err != nil {
+	var c config
+	flag.StringVar(&c.engine, "engine", "", "the `engine` that the container asks for (io.hetgpu.engine)")
+	flag.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
+	flag.StringVar(&c.gpuload, "gpuload", "", "the CUDA `program`, where there is no compiler")
+	flag.Parse()
+	if err := run(ctx, c); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
+
+// config is the command line.
+type config struct{ engine, path, gpuload string }
 
 // demo is the state of one run.
 type demo struct {
@@ -57,12 +68,34 @@ type demo struct {
 	out     io.Writer
 }
 
-func run(ctx context.Context) (err error) {
+// programs are the directories in which programs are looked for.
+func (c config) programs() ([]string, error) {
+	if c.path != "" {
+		return filepath.SplitList(c.path), nil
+	}
 	installed, err := testbed.FindInstalled(".")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	path, err := installed.Path(installed.Containerds()[0])
+	return installed.Path(installed.Containerds()[0])
+}
+
+// environment is for the shim: a checkout has libhetcuda in another place than an
+// installation.
+func (c config) environment(scratch string) ([]string, error) {
+	if c.path != "" {
+		return nil, nil
+	}
+	dir, err := filepath.Abs("bin/libhetcuda")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(scratch, "config.toml")
+	return []string{"HETGPU_CONFIG=" + file}, os.WriteFile(file, fmt.Appendf(nil, "[split]\nlibrary_dir = %q\n", dir), 0o600)
+}
+
+func run(ctx context.Context, c config) (err error) {
+	path, err := c.programs()
 	if err != nil {
 		return err
 	}
@@ -72,11 +105,15 @@ func run(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(scratch)
 	d := &demo{out: os.Stdout}
-	if d.program, err = pickProgram(ctx, scratch); err != nil {
+	if d.program, err = pickProgram(ctx, scratch, c); err != nil {
+		return err
+	}
+	env, err := c.environment(scratch)
+	if err != nil {
 		return err
 	}
 	d.say("The program %s.", d.program.what)
-	if d.Daemon, err = testbed.Start(ctx, testbed.Config{Path: path, Env: d.program.env}); err != nil {
+	if d.Daemon, err = testbed.Start(ctx, testbed.Config{Path: path, Env: append(env, d.program.env...)}); err != nil {
 		return err
 	}
 	defer func() {

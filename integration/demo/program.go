@@ -40,14 +40,17 @@ func (p program) number(line string) (int, error) {
 }
 
 // pickProgram compiles what this machine can run.
-func pickProgram(ctx context.Context, scratch string) (program, error) {
+func pickProgram(ctx context.Context, scratch string, c config) (program, error) {
 	busybox, err := testbed.FindBusybox()
 	if err != nil {
 		return program{}, err
 	}
 	image := testbed.Image{Name: "demo.hetgpu.local/program:1", Busybox: busybox, Files: map[string]string{}}
 	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
-		return cudaProgram(ctx, scratch, image)
+		return cudaProgram(ctx, scratch, c, image)
+	}
+	if c.engine != "" && c.engine != "none" {
+		return program{}, fmt.Errorf("engine %s: this machine has no NVIDIA GPU", c.engine)
 	}
 	file := filepath.Join(scratch, "counter")
 	if err := testbed.CompileC(ctx, "integration/testdata/counter.c", file); err != nil {
@@ -62,16 +65,19 @@ func pickProgram(ctx context.Context, scratch string) (program, error) {
 
 // cudaProgram is the load of the suite for GPUs: it keeps numbers in the GPU's
 // memory, changes all of them by a kernel at each line, and checks them.
-func cudaProgram(ctx context.Context, scratch string, image testbed.Image) (program, error) {
+func cudaProgram(ctx context.Context, scratch string, c config, image testbed.Image) (program, error) {
 	libcuda, err := findLibrary(ctx, "libcuda.so.1")
 	if err != nil {
 		return program{}, err
 	}
-	file := filepath.Join(scratch, "gpuload")
-	_, err = tool(ctx, "cc", "-std=gnu11", "-O2", "-I", "libhetcuda/include", "-o", file,
-		"integration/gpu/testdata/gpuload.c", libcuda, "-Wl,--allow-shlib-undefined")
-	if err != nil {
-		return program{}, err
+	file := c.gpuload
+	if file == "" {
+		file = filepath.Join(scratch, "gpuload")
+		_, err = tool(ctx, "cc", "-std=gnu11", "-O2", "-I", "libhetcuda/include", "-o", file,
+			"integration/gpu/testdata/gpuload.c", libcuda, "-Wl,--allow-shlib-undefined")
+		if err != nil {
+			return program{}, err
+		}
 	}
 	image.Files["/bin/gpuload"] = file
 	if err := addLibraries(ctx, image.Files, file, libcuda); err != nil {
@@ -82,6 +88,10 @@ func cudaProgram(ctx context.Context, scratch string, image testbed.Image) (prog
 		args: []string{"gpuload", "-b", "256"}, image: image, format: "rank 0 tick %d",
 		flags: []string{"--env", "LD_LIBRARY_PATH=/lib", "--env", "CUDA_CACHE_DISABLE=1"},
 		env:   []string{"HETGPU_LIBCUDA=" + libcuda, "HETGPU_LIBNVML=" + filepath.Join(filepath.Dir(libcuda), "libnvidia-ml.so.1")},
+	}
+	if c.engine != "" {
+		// The image has the driver's library by no other name, behind libhetcuda.
+		p.flags = append(p.flags, "--annotation", "io.hetgpu.engine="+c.engine, "--env", "HETCUDA_REAL=/lib/libcuda.so.1")
 	}
 	gpus, err := filepath.Glob("/dev/nvidia[0-9]*")
 	if err != nil || len(gpus) == 0 {
