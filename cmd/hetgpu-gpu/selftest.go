@@ -58,8 +58,9 @@ func selftest(ctx context.Context, d *driver.Driver, args []string) error {
 	device := flags.String("gpu", "", "`UUID` of the device (the first)")
 	gib := flags.Float64("gib", 4, "device memory to use, twice")
 	dir := flags.String("dir", "", "`directory` for files; none are written without")
-	lanes := flags.Int("lanes", 8, "how many lanes copy, read and write")
-	slot := flags.Int("slot-mib", 32, "pinned memory of each lane")
+	own := datapath.DefaultConfig()
+	lanes := flags.Int("lanes", own.Lanes, "how many lanes copy, read and write; without it as many as a checkpoint has")
+	slot := flags.Int("slot-mib", own.SlotSize>>20, "pinned memory of each lane")
 	keyFile := flags.String("key-file", "", "`file` with a key: files of the data path are encrypted")
 	repeat := flags.Int("repeat", 3, "how often each is measured; the best counts")
 	asJSON := flags.Bool("json", false, "print JSON")
@@ -394,6 +395,9 @@ func (t *tester) files(context.Context) error {
 			}
 			defer func() { _ = f.Close() }()
 			files[i] = f
+			if t.share(i) == 0 {
+				continue
+			}
 			if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(t.share(i))); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 				return err
 			}
