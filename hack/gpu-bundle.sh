@@ -35,6 +35,7 @@ version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
 package=github.com/hetgpu/containerd-shim-hetgpu/internal/version
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -o "$dir/bin/gpu-suite" ./integration/gpu
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -o "$dir/bin/gpu-corpus" ./integration/gpucorpus
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $package.Version=$version" -o "$dir/bin/gpu-demo" ./integration/demo
 
 containerd=$(program_dir containerd "$CONTAINERD_VERSION")
 cp bin/containerd-shim-hetgpu-v2 bin/hetgpu bin/hetgpu-gpu bin/hetgpu-hook "$containerd/containerd" "$containerd/ctr" \
@@ -58,7 +59,7 @@ patchelf --set-rpath /opt/hetgpu/lib "$dir/bin/runc"
 cp -a /opt/hetgpu/criu "$dir/criu"
 
 cp integration/gpu/testdata/* libhetcuda/include/cuda.h "$dir/src/"
-for program in gpuload ck; do
+for program in gpuload ck conform; do
 	cc -std=gnu11 -O2 -I "$dir/src" -o "$dir/prebuilt/$program" "$dir/src/$program.c" -L bin/standin -l:libcuda.so.1
 done
 cc -std=c11 -O2 -I compiler/corpus/child -o "$dir/prebuilt/curun" compiler/corpus/curun/child/curun.c -ldl

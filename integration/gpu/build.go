@@ -33,7 +33,7 @@ func (s *suite) compile(ctx context.Context) error {
 	if err := os.Chmod(s.programs, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"gpuload", "ck"} {
+	for _, name := range []string{"gpuload", "ck", "conform"} {
 		err := s.compileOne(ctx, name)
 		if err == nil {
 			continue

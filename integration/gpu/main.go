@@ -22,7 +22,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +33,7 @@ import (
 type config struct {
 	path, out, work, disk, include, prebuilt string
 	standIn                                  string
-	rows                                     string
+	plan                                     []item
 	engines                                  []string
 	series                                   []series
 	budget                                   time.Duration
@@ -55,19 +54,21 @@ func main() {
 func command(ctx context.Context, args []string) (failed bool, err error) {
 	flags := flag.NewFlagSet("gpu", flag.ContinueOnError)
 	var c config
-	var sizes, repetitions, peers, merge, engines string
+	var sizes, repetitions, peers, merge, engines, rows string
+	var onlyList bool
 	flags.StringVar(&c.path, "path", "", "directories with our programs, containerd, ctr, runc, criu, busybox (default: those of 'make setup build')")
 	flags.StringVar(&c.out, "out", "dist/gpu-test", "`directory` for the report and logs")
 	flags.StringVar(&c.work, "work", "", "`directory` for everything temporary (default: the system's for such, if it is on a disk)")
 	flags.StringVar(&c.include, "include", "libhetcuda/include", "cuda.h to use where no toolkit is installed")
 	flags.StringVar(&c.prebuilt, "prebuilt", "", "test programs to use where no compiler is installed")
 	flags.StringVar(&c.standIn, "stand-in", "", "rehearse with the stand-in libraries in this `directory`, without a GPU")
-	flags.StringVar(&c.rows, "rows", "all", "what to run: all, or some of rows, timing and `names` of rows, comma separated")
-	flags.StringVar(&engines, "engines", "driver", "the engines to run rows and timings with, `names`")
+	flags.StringVar(&rows, "rows", "all", "what to run, in this order: all, or some of rows, timing, `names` of rows and NAME:ENGINE, comma separated")
+	flags.BoolVar(&onlyList, "list", false, "only print what would be run, and how long it takes on an H200")
+	flags.StringVar(&engines, "engines", "driver,split", "the engines to run rows and timings with, `names`")
 	flags.StringVar(&sizes, "sizes", "2048,8192,32768,2048:disk", "device memory to time, in `MiB`; with :disk, with the snapshot on the disk and not in memory")
 	flags.StringVar(&repetitions, "repetitions", "5,3,2,5", "how often to time each size")
 	flags.StringVar(&peers, "peers", "", "in how many of the repetitions the driver engine and the hand take their turn beside the split engine (default: in all)")
-	flags.DurationVar(&c.budget, "budget", 8*time.Minute, "do not begin what would end later; timings that do not fit are left out, and the report says so")
+	flags.DurationVar(&c.budget, "budget", time.Hour, "begin nothing that would take longer than this; what is under way then is cut short and keeps what it has, and the report says so")
 	flags.StringVar(&merge, "merge", "", "only write one report from several report.json (`files`, comma separated)")
 	if err := flags.Parse(args); err != nil {
 		return true, err
@@ -78,6 +79,12 @@ func command(ctx context.Context, args []string) (failed bool, err error) {
 	c.engines = strings.Split(engines, ",")
 	if c.series, err = parseSeries(sizes, repetitions, cmp.Or(peers, repetitions)); err != nil {
 		return true, err
+	}
+	if c.plan, err = planFor(strings.Split(rows, ","), c.engines); err != nil {
+		return true, err
+	}
+	if onlyList {
+		return false, list(os.Stdout, c.plan)
 	}
 	return run(ctx, c)
 }
@@ -92,17 +99,12 @@ func run(ctx context.Context, c config) (failed bool, err error) {
 	if err := s.setup(ctx); err != nil {
 		return true, err
 	}
-	wanted := strings.Split(c.rows, ",")
-	want := func(what string) bool { return slices.Contains(wanted, "all") || slices.Contains(wanted, what) }
-	for _, engine := range c.engines {
-		for _, r := range rows {
-			if r.runsWith(engine) && (want("rows") || want(r.name)) {
-				s.row(ctx, r, engine)
-			}
+	for _, i := range c.plan {
+		if i.timing {
+			s.timeAll(ctx)
+		} else {
+			s.row(ctx, i.row, i.engine)
 		}
-	}
-	if want("timing") {
-		s.timeAll(ctx)
 	}
 	return s.run.Failed(), s.save()
 }

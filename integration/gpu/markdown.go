@@ -49,6 +49,7 @@ func (r *Run) markdown(w io.Writer) {
 	if len(r.Timings) > 0 {
 		r.timings(w)
 	}
+	r.limits(w)
 	if r.Host.Doctor != "" {
 		fmt.Fprintf(w, "\n## hetgpu doctor\n\n```\n%s\n```\n", strings.TrimSpace(r.Host.Doctor))
 	}

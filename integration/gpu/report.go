@@ -28,6 +28,8 @@ const (
 	Passed  Result = "pass"
 	Failed  Result = "FAIL"
 	Skipped Result = "not run"
+	// Cut is a row that the run had no more time for.
+	Cut Result = "cut short"
 )
 
 // Report is report.json: one run, or several that were merged.
@@ -44,6 +46,8 @@ type Run struct {
 	Notes   []string  `json:"notes,omitempty"`
 	Rows    []Row     `json:"rows"`
 	Timings []*Timing `json:"timings"`
+	// Ceilings is what the machine can do.
+	Ceilings []Ceiling `json:"ceilings,omitempty"`
 }
 
 // Row is what was tried and what came of it.
@@ -184,6 +188,15 @@ func spread(samples []Sample, value func(Sample) float64) string {
 	}
 	byValue := func(a, b Sample) int { return cmp.Compare(value(a), value(b)) }
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", median(samples, value), value(slices.MinFunc(samples, byValue)), value(slices.MaxFunc(samples, byValue)))
+}
+
+// spreadOf is the same of plain numbers.
+func spreadOf(values []float64) string {
+	var samples []Sample
+	for _, v := range values {
+		samples = append(samples, Sample{Checkpoint: v})
+	}
+	return spread(samples, func(s Sample) float64 { return s.Checkpoint })
 }
 
 func median(samples []Sample, value func(Sample) float64) float64 {

@@ -54,8 +54,13 @@ func TestReport(t *testing.T) {
 	timing.Shim = []Sample{sample("shim", 2, 1), sample("shim", 3, 1), sample("shim", 9, 1)}
 	timing.Hand = []Sample{sample("hand", 2.8, 0.5), sample("hand", 2.8, 0.5)}
 	timing.Split = []Sample{sample("split", 0.7, 0.25)}
+	timing.Split[0].CheckpointPhases.add("gpu-drain", 0.25)
 	run.timing(series{mib: 32768}).Split = []Sample{sample("split", 0.7, 0.25)}
 	run.timing(series{mib: 2048, disk: true}).LeftOut = 2
+
+	run.Ceilings = []Ceiling{
+		{inMemory, toPinned, "12 lanes", 50}, {inMemory, fromPinned, "", 50}, {inMemory, toFiles, "", 10}, {inMemory, fromFiles, "", 20},
+	}
 
 	dir := t.TempDir()
 	if err := (Report{Runs: []Run{run}}).Write(dir); err != nil {
@@ -80,6 +85,11 @@ func TestReport(t *testing.T) {
 		"| 2 GiB, memory, shim | checkpoint | dump 3.000 |",
 		"| 2 GiB, memory | checkpoint | 1, 2 | 0.70 (0.70 to 0.70) | 3.00 (2.00 to 9.00) | 2.80 (2.80 to 2.80) | 4.0 | 0.00 | 0.00 |",
 		"| 32 GiB, memory | restore | 1, 0 | 0.25 (0.25 to 0.25) | - | - | - | 0.00 | - |",
+		"| memory | device to ring | 50.00 | 12 lanes |",
+		// A drain of 2 GiB in 0.25 s, a restore in 0.25 s; the hand took 2.8 s.
+		"| 2 GiB, memory: checkpoint | at most 0.35 s: by hand 2.80 (2.80 to 2.80) s, divided by 8 | 0.70 (0.70 to 0.70) s, 1 times | missed |",
+		"| 2 GiB, memory: its copy | at least 8.00 GB/s: 80% of the lower of 50.00 GB/s into pinned memory and 10.00 GB/s into files | 8.59 (8.59 to 8.59) GB/s, 1 times | met |",
+		"| 2 GiB, memory: restore | at most 1.13 s: at 80% of 20.00 GB/s out of files, and 1 s | 0.25 (0.25 to 0.25) s, 1 times | met |",
 		"- 2 GiB, disk: 2 repetitions left out",
 	} {
 		if !strings.Contains(string(text), want) {

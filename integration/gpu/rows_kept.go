@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/rig"
@@ -23,6 +22,8 @@ const (
 	// maxKept is how long its checkpoint and its restore may take together, in
 	// seconds (issue 3).
 	maxKept = 2.5
+	// keptApart is how many steps of a training are between two of them.
+	keptApart = 5
 )
 
 // savedKept is a checkpoint that left device memory where it was.
@@ -59,48 +60,69 @@ func (t *test) keep(ctx context.Context, c *rig.Container, dir string) (s savedK
 	return s, nil
 }
 
-// verdict compares with the target.
-func (s savedKept) verdict(took rig.Restored) string {
-	both := s.took + took.Create + took.Start
-	verdict := "met"
-	if both.Seconds() > maxKept {
-		verdict = "missed"
-	}
-	return fmt.Sprintf("%.1f GiB kept; the command %s, restore %s, both %s, at most %.1f s: %s. Phases: %s",
-		float64(s.Bytes)/(1<<30), seconds(s.took), seconds(took.Create+took.Start), seconds(both), maxKept, verdict,
-		phaseList([]Sample{{CheckpointPhases: s.Phases}}, func(s Sample) phases { return s.CheckpointPhases }))
+// suspended are the times of several such checkpoints and restores.
+type suspended struct {
+	bytes                  uint64
+	command, restore, both []float64
+	samples                []Sample
 }
 
-// keptOnGPU suspends and resumes a program, twice.
+func (all *suspended) add(s savedKept, took rig.Restored) {
+	back := (took.Create + took.Start).Seconds()
+	all.bytes = s.Bytes
+	all.command, all.restore, all.both = append(all.command, s.took.Seconds()), append(all.restore, back), append(all.both, s.took.Seconds()+back)
+	all.samples = append(all.samples, Sample{CheckpointPhases: s.Phases})
+}
+
+// String compares them with the target.
+func (all *suspended) String() string {
+	if len(all.both) == 0 {
+		return "not once"
+	}
+	return fmt.Sprintf("%.1f GiB kept, %d times: the command %s s, restore %s s, both %s s, at most %.1f s: %s. Phases: %s",
+		float64(all.bytes)/(1<<30), len(all.both), spreadOf(all.command), spreadOf(all.restore), spreadOf(all.both), maxKept,
+		verdict(rig.Median(all.both) <= maxKept), phaseList(all.samples, func(s Sample) phases { return s.CheckpointPhases }))
+}
+
+// keptOnGPU suspends and resumes a program, again and again.
 func keptOnGPU(ctx context.Context, t *test) (string, error) {
 	l, err := t.start(ctx, 1, "-b", t.memory(keptMiB))
 	if err != nil {
 		return "", err
 	}
-	var details []string
-	for i := range 2 {
-		before, dir := l.last(), t.directory("kept"+strconv.Itoa(i))
-		saved, err := t.keep(ctx, l.Container, dir)
+	var all suspended
+	for i := range t.repetitions() {
+		again, took, saved, err := t.suspend(ctx, l, t.directory("kept"+strconv.Itoa(i)))
 		if err != nil {
+			t.note("%s", all.String())
 			return "", err
-		}
-		again, took, err := t.restored(ctx, l, dir, 0)
-		if err != nil {
-			return "", err
-		}
-		if err := again.wentOn(before, false); err != nil {
-			return "", err
-		}
-		if _, err := t.hetgpu(ctx, "restore", "--id", t.id("second"), dir); err == nil {
-			return "", errors.New("it was restored twice")
 		}
 		l = again
-		details = append(details, saved.verdict(took))
+		all.add(saved, took)
 	}
-	return strings.Join(details, "; again: "), l.more(ctx, warmup)
+	return all.String(), l.more(ctx, warmup)
 }
 
-// keptTraining trains twice side by side, and suspends and resumes one of them.
+// suspend ends a program with its memory kept, and restores it, once.
+func (t *test) suspend(ctx context.Context, l *load, dir string) (again *load, took rig.Restored, saved savedKept, err error) {
+	before := l.last()
+	if saved, err = t.keep(ctx, l.Container, dir); err != nil {
+		return nil, took, saved, err
+	}
+	if again, took, err = t.restored(ctx, l, dir, 0); err != nil {
+		return nil, took, saved, err
+	}
+	if err := again.wentOn(before, false); err != nil {
+		return nil, took, saved, err
+	}
+	if _, err := t.hetgpu(ctx, "restore", "--id", t.id("second"), dir); err == nil {
+		return nil, took, saved, errors.New("it was restored twice")
+	}
+	return again, took, saved, nil
+}
+
+// keptTraining trains twice side by side, and suspends and resumes one of them,
+// again and again.
 func keptTraining(ctx context.Context, t *test) (string, error) {
 	p, err := t.withTorch(ctx)
 	if err != nil {
@@ -111,35 +133,36 @@ func keptTraining(ctx context.Context, t *test) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cut, err := t.train(ctx, p, args)
+	part, err := t.train(ctx, p, args)
 	if err != nil {
 		return "", err
 	}
-	if err := waitForLine(ctx, cut, fmt.Sprintf("step %d ", cutAfter)); err != nil {
-		return "", err
+	var got []string
+	var all suspended
+	defer func() { t.note("%s", all.String()) }()
+	for i := range t.repetitions() {
+		if err := waitForLine(ctx, part, fmt.Sprintf("step %d ", (i+1)*keptApart)); err != nil {
+			return "", err
+		}
+		dir := t.directory("kept" + strconv.Itoa(i))
+		saved, err := t.keep(ctx, part, dir)
+		if err != nil {
+			return "", err
+		}
+		got = append(got, part.Out.Lines()...)
+		if part, err = t.newTraining(ctx, p, args); err != nil {
+			return "", err
+		}
+		took, err := part.Restore(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		all.add(saved, took)
 	}
-	dir := t.directory("kept")
-	saved, err := t.keep(ctx, cut, dir)
-	if err != nil {
-		return "", err
-	}
-	first := cut.Out.Lines()
-	rest, err := t.newTraining(ctx, p, args)
-	if err != nil {
-		return "", err
-	}
-	took, err := rest.Restore(ctx, dir)
-	if err != nil {
-		return "", err
-	}
-	for _, c := range []*rig.Container{rest, whole} {
+	for _, c := range []*rig.Container{part, whole} {
 		if err := waitForLine(ctx, c, "done"); err != nil {
 			return "", err
 		}
 	}
-	got, want := slices.Concat(first, rest.Out.Lines()), whole.Out.Lines()
-	if !slices.Equal(got, want) {
-		return "", fmt.Errorf("the lines differ:\nrestored after %d of them: %s\nuninterrupted: %s", len(first), strings.Join(got, "; "), strings.Join(want, "; "))
-	}
-	return fmt.Sprintf("%d steps equal to the last bit; %s", len(want)-1, saved.verdict(took)), nil
+	return sameSteps(slices.Concat(got, part.Out.Lines()), whole.Out.Lines())
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -22,8 +24,10 @@ import (
 
 const (
 	runtimeName = "io.hetgpu.v2"
-	// rowTimeout bounds a row that names no other.
-	rowTimeout = 90 * time.Second
+	// rowTimeout bounds a row that names no other, and usualTime is what it takes.
+	rowTimeout, usualTime = 90 * time.Second, 6 * time.Second
+	// largestRowMiB is the most device memory that a row saves.
+	largestRowMiB = 60 << 10
 	// logTail is how much of containerd's log is kept.
 	logTail = 4 << 20
 )
@@ -48,8 +52,10 @@ type suite struct {
 type row struct {
 	name string
 	// what it proves, for the report.
-	what    string
-	timeout time.Duration
+	what string
+	// takes is how long it takes on an H200, if that is more than a few seconds,
+	// and timeout how long it may take.
+	takes, timeout time.Duration
 	// engines are those that it is about; all of them if there are none.
 	engines []string
 	test    func(ctx context.Context, t *test) (detail string, err error)
@@ -62,7 +68,24 @@ type test struct {
 	// engine is the one that the containers ask for.
 	engine   string
 	cleanups []func(context.Context) error
+	// notes are what the row has found out so far: it is in the report whatever
+	// becomes of the rest.
+	notes []string
 }
+
+// note keeps a finding.
+func (t *test) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// errTimeUp ends a row that the run has no more time for.
+var errTimeUp = errors.New("the run's time was up")
+
+// usual is how long a row takes.
+func (r row) usual() time.Duration { return cmp.Or(r.takes, usualTime) }
+
+// limit is how long a row may take.
+func (r row) limit() time.Duration { return cmp.Or(r.timeout, rowTimeout) }
 
 func (t *test) cleanup(f func(context.Context) error) { t.cleanups = append(t.cleanups, f) }
 
@@ -98,7 +121,7 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	}
 	// Not a share of the memory: there are machines whose memory grows with its
 	// use, and begins small.
-	size := fmt.Sprintf("size=%dm", 2*largest(s.series)+8<<10)
+	size := fmt.Sprintf("size=%dm", 8<<10+max(2*largest(s.series), largestRowMiB))
 	if err := unix.Mount("hetgpu", s.ram, "tmpfs", 0, size); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
@@ -130,13 +153,11 @@ func onRealDisk(dirs ...string) string {
 }
 
 func (s *suite) startDaemon(ctx context.Context, path []string) error {
-	conf := filepath.Join(s.work, "config.toml")
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\n", filepath.Join(s.out, "failures"), filepath.Join(s.work, "state"))
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+	if err := s.configure(""); err != nil {
 		return err
 	}
 	var err error
-	if s.d, err = testbed.Start(ctx, testbed.Config{Path: path, Env: append(s.gpu.hostEnv, "HETGPU_CONFIG="+conf)}); err != nil {
+	if s.d, err = testbed.Start(ctx, testbed.Config{Path: path, Env: append(s.gpu.hostEnv, "HETGPU_CONFIG="+s.configFile())}); err != nil {
 		return err
 	}
 	busybox, err := s.d.Lookup("busybox")
@@ -183,19 +204,19 @@ func (s *suite) keepLog(file, name string) error {
 }
 
 func (r row) runsWith(engine string) bool {
-	return len(r.engines) == 0 || slices.Contains(r.engines, engine)
+	if len(r.engines) == 0 {
+		return engine == engineDriver || engine == engineSplit
+	}
+	return slices.Contains(r.engines, engine)
 }
 
 // row runs one row with one engine and writes the report.
 func (s *suite) row(ctx context.Context, r row, engine string) {
-	if r.timeout == 0 {
-		r.timeout = rowTimeout
-	}
 	result := Row{Name: r.name, Engine: engine, What: r.what}
 	start := time.Now()
 	var err error
-	if time.Until(s.deadline) <= 0 {
-		err = skipError("the time budget was used up")
+	if left := time.Until(s.deadline); left < r.usual() {
+		err = skipError(fmt.Sprintf("it takes about %s, and the run had %s left", r.usual(), max(left, 0).Round(time.Second)))
 	} else {
 		result.Detail, err = s.attempt(ctx, r, engine)
 	}
@@ -203,9 +224,11 @@ func (s *suite) row(ctx context.Context, r row, engine string) {
 	var skip skipError
 	switch {
 	case errors.As(err, &skip):
-		result.Result, result.Detail = Skipped, skip.Error()
+		result.Result, result.Detail = Skipped, after(result.Detail, skip.Error())
+	case errors.Is(err, errTimeUp):
+		result.Result, result.Detail = Cut, after(result.Detail, err.Error())
 	case err != nil:
-		result.Result, result.Detail = Failed, err.Error()
+		result.Result, result.Detail = Failed, after(result.Detail, err.Error())
 	default:
 		result.Result = Passed
 	}
@@ -216,9 +239,22 @@ func (s *suite) row(ctx context.Context, r row, engine string) {
 	}
 }
 
-// attempt runs a test and what it has to clean up.
+// after joins what was found out and what came then.
+func after(found, then string) string {
+	if found == "" {
+		return then
+	}
+	return found + "; then: " + then
+}
+
+// attempt runs a test and what it has to clean up. It returns what the test found
+// out also if it fails, and errTimeUp if it could not end in the run's time.
 func (s *suite) attempt(ctx context.Context, r row, engine string) (detail string, err error) {
 	t := &test{suite: s, engine: engine}
+	limit, cause := r.limit(), fmt.Errorf("the row took longer than %s", r.limit())
+	if left := time.Until(s.deadline); left < limit {
+		limit, cause = left, errTimeUp
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -228,10 +264,19 @@ func (s *suite) attempt(ctx context.Context, r row, engine string) (detail strin
 				err = errors.Join(err, fmt.Errorf("clean up: %w", cleanErr))
 			}
 		}
+		if detail != "" {
+			t.notes = append(t.notes, detail)
+		}
+		detail = strings.Join(t.notes, "; ")
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("the row took longer than %s", r.timeout))
+	rowCtx, cancel := context.WithTimeoutCause(ctx, limit, cause)
 	defer cancel()
-	return r.test(ctx, t)
+	detail, err = r.test(rowCtx, t)
+	if err != nil && errors.Is(context.Cause(rowCtx), errTimeUp) {
+		// What failed then failed for that.
+		err = fmt.Errorf("%w: %w", errTimeUp, err)
+	}
+	return detail, err
 }
 
 func (s *suite) say(format string, args ...any) {

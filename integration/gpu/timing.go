@@ -81,6 +81,10 @@ func (s *suite) timePair(ctx context.Context, one turn) {
 			sample, err = m.take(ctx, t, one.series)
 			return "", err
 		}}, m.engine)
+		if errors.Is(err, errTimeUp) {
+			timing.LeftOut++
+			break
+		}
 		if err != nil {
 			timing.Errors = append(timing.Errors, err.Error())
 			s.say("%s: %v", timing.Name(), err)

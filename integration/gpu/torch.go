@@ -23,8 +23,9 @@ import (
 
 const (
 	trainSteps = 60
-	// saveAfter is the step after which the training is saved.
-	saveAfter = 12
+	// saveAfter is the step after which the training is ended by a checkpoint, and
+	// saveBefore how often it is saved before that, and goes on.
+	saveAfter, saveBefore = 12, 3
 )
 
 // python is the host's Python with PyTorch.
@@ -128,16 +129,17 @@ func pyTorch(ctx context.Context, t *test) (string, error) {
 	if t.gpu.machine != nil {
 		args, what = append(args, "plain"), "plain Python, no GPU"
 	}
-	detail, err := t.cut(ctx, p, args, saveAfter)
+	detail, err := t.cut(ctx, p, args, saveBefore, saveAfter)
 	if err != nil {
 		return "", err
 	}
 	return what + ", " + detail, nil
 }
 
-// cut runs a program twice side by side, ends one of them by a checkpoint after
-// so many steps, and restores it: every line has to be as in the other.
-func (t *test) cut(ctx context.Context, p *python, args []string, after int) (string, error) {
+// cut runs a program twice side by side, saves one of them so often while it goes
+// on, ends it by a checkpoint after so many steps, and restores it: every line has to
+// be as in the other.
+func (t *test) cut(ctx context.Context, p *python, args []string, before, after int) (string, error) {
 	whole, err := t.train(ctx, p, args)
 	if err != nil {
 		return "", err
@@ -146,11 +148,20 @@ func (t *test) cut(ctx context.Context, p *python, args []string, after int) (st
 	if err != nil {
 		return "", err
 	}
-	if err := waitForLine(ctx, cut, fmt.Sprintf("step %d ", after), "missing "); err != nil {
-		return "", err
-	}
-	if lines := cut.Out.Lines(); strings.HasPrefix(lines[0], "missing ") {
-		return lines[0] + ", not tried", nil
+	for i := range before + 1 {
+		if err := waitForLine(ctx, cut, fmt.Sprintf("step %d ", after*(i+1)/(before+1)), "missing "); err != nil {
+			return "", err
+		}
+		if lines := cut.Out.Lines(); strings.HasPrefix(lines[0], "missing ") {
+			return "", skipError(lines[0])
+		}
+		if i < before {
+			saved, err := cut.Checkpoint(ctx, t.directory("going-on"), false)
+			if err != nil {
+				return "", fmt.Errorf("checkpoint %d: %w", i+1, err)
+			}
+			t.note("saved after step %d in %s, and went on", len(cut.Out.Lines()), seconds(saved.Total()))
+		}
 	}
 	dir := t.directory("training")
 	saved, err := cut.Checkpoint(ctx, dir, true)
@@ -174,12 +185,20 @@ func (t *test) cut(ctx context.Context, p *python, args []string, after int) (st
 			return "", err
 		}
 	}
-	got, want := slices.Concat(first, rest.Out.Lines()), whole.Out.Lines()
-	if !slices.Equal(got, want) {
-		return "", fmt.Errorf("the lines differ:\nrestored after %d of them: %s\nuninterrupted: %s", len(first), strings.Join(got, "; "), strings.Join(want, "; "))
+	same, err := sameSteps(slices.Concat(first, rest.Out.Lines()), whole.Out.Lines())
+	if err != nil {
+		return "", fmt.Errorf("restored after %d lines: %w", len(first), err)
 	}
-	return fmt.Sprintf("%d steps equal to the last bit, restored after step %d; %s, snapshot %d MiB",
-		len(want)-1, len(first), times(saved, took), sizeOf(dir)>>20), nil
+	return fmt.Sprintf("%s, restored after step %d; %s, snapshot %d MiB", same, len(first), times(saved, took), sizeOf(dir)>>20), nil
+}
+
+// sameSteps compares what an interrupted training wrote with what one wrote that
+// was not.
+func sameSteps(got, want []string) (string, error) {
+	if !slices.Equal(got, want) {
+		return "", fmt.Errorf("the lines differ:\ninterrupted: %s\nuninterrupted: %s", strings.Join(got, "; "), strings.Join(want, "; "))
+	}
+	return fmt.Sprintf("%d steps equal to the last bit", len(want)-1), nil
 }
 
 // train starts a training.
@@ -200,7 +219,11 @@ func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, p.env...)))
+	config, err := t.ghosts()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithAnnotations(config), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, slices.Concat(p.env, noMulticast)...)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)

@@ -88,6 +88,54 @@ def ordered():
         yield torch.cuda.get_allocator_backend() + " " + x.sum().item().hex()
 
 
+def blas():
+    """cuBLAS and cuBLASLt in four precisions, batched and not, and cuSOLVER."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # the same algorithms each time
+    import torch
+
+    torch.manual_seed(7)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    kinds = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+    a = {kind: torch.randn(768, 768, device="cuda", dtype=torch.float64).div(28).to(kind) for kind in kinds}
+    x = {kind: torch.randn(768, 768, device="cuda", dtype=torch.float64).to(kind) for kind in kinds}
+    batch = torch.randn(24, 96, 96, device="cuda") / 10
+    bias = torch.randn(768, device="cuda", dtype=torch.bfloat16)
+    spd = torch.eye(64, device="cuda", dtype=torch.float64) * 70 + torch.ones(64, 64, device="cuda", dtype=torch.float64)
+    while True:
+        for kind in kinds:
+            x[kind] = torch.tanh(a[kind] @ x[kind])
+        x[torch.bfloat16] = torch.nn.functional.linear(x[torch.bfloat16], a[torch.bfloat16], bias).tanh()
+        batch = torch.bmm(batch, batch).tanh()
+        spd = torch.linalg.cholesky(spd) @ torch.linalg.cholesky(spd).T
+        results = [*x.values(), batch, spd]
+        yield " ".join(r.double().sum().item().hex() for r in results)
+
+
+def cudnn():
+    """cuDNN's convolutions and its LSTM, forward and backward."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # the LSTM needs it to be the same each time
+    import torch
+
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False  # it would choose by time
+    torch.manual_seed(7)
+    images = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU(),
+        torch.nn.Conv2d(32, 32, 3, stride=2), torch.nn.ReLU(), torch.nn.ConvTranspose2d(32, 3, 4, stride=2),
+    ).cuda()
+    words = torch.nn.LSTM(64, 128, num_layers=2, batch_first=True).cuda()
+    optimizer = torch.optim.SGD([*images.parameters(), *words.parameters()], lr=1e-2)
+    x = torch.randn(16, 3, 64, 64, device="cuda")
+    y = torch.randn(16, 40, 64, device="cuda")
+    while True:
+        a = images(x).square().mean()
+        b = words(y)[0].square().mean()
+        optimizer.zero_grad()
+        (a + b).backward()
+        optimizer.step()
+        yield f"{torch.backends.cudnn.version()} {a.item().hex()} {b.item().hex()}"
+
+
 def cupy():
     """Kernels of its own, cuBLAS, and memory of a pool."""
     import cupy as cp
@@ -116,7 +164,7 @@ def jax():
 
 
 def main():
-    steps = {f.__name__: f for f in (compiled, graph, generate, ordered, cupy, jax)}[sys.argv[1]]()
+    steps = {f.__name__: f for f in (compiled, graph, generate, ordered, blas, cudnn, cupy, jax)}[sys.argv[1]]()
     for n in range(1, int(sys.argv[2]) + 1):
         try:
             result = next(steps)

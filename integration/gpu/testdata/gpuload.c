@@ -7,16 +7,22 @@
 // on the CPU. It prints "rank R tick N sum S"; on anything wrong it prints
 // "error: ..." and exits with 1.
 //
-//     gpuload [-b MIB] [-n RANKS] [-i MS] [-m] [-s] [-k] [-z]
+//     gpuload [-b MIB] [-n RANKS] [-i MS] [-c PERCENT] [-m] [-s [-e]] [-k] [-z] [-d]
 //
 //   -b MIB    device memory of each rank (64)
 //   -n RANKS  so many processes, one rank each (1: no child)
 //   -i MS     pause between ticks (100)
 //   -m        the memory is managed (cuMemAllocManaged)
+//   -c PERCENT only so much of it changes at a tick (100)
 //   -s        rank 1 opens the memory of rank 0 by legacy IPC, and reads it
+//   -e        and waits on the device for an event of rank 0's, by which that
+//             tells how far it has come (cuIpcOpenEventHandle)
 //   -k        beat: kernels that each take 5 ms are queued 100 ms ahead, and
 //             each adds one to a word of host memory; prints "beat ADDRESS"
 //   -z        as much memory again, in which nothing but zeros is
+//   -d        besides some allocations of odd sizes; at every tick all device memory
+//             is copied out, each word compared with what the CPU computes, and S
+//             is a digest of it all
 //
 // It needs the driver's API alone: no runtime library, no compiler.
 #define _GNU_SOURCE
@@ -37,27 +43,37 @@
 
 #include "kernels.h"
 
-enum { MAX_RANKS = 16, ENDS = 512, BEAT_MS = 5, AHEAD = 20, THREADS = 256, BLOCKS = 2048 };
+enum { MAX_RANKS = 16, ENDS = 512, BEAT_MS = 5, AHEAD = 20, THREADS = 256, BLOCKS = 2048, PIECE = 1 << 20 };
 
 static struct {
 	size_t mib;
 	int ranks;
-	unsigned interval_ms;
-	bool managed, share, beat, zeros;
-} opt = {.mib = 64, .ranks = 1, .interval_ms = 100};
+	unsigned interval_ms, percent;
+	bool managed, share, event, beat, zeros, digest;
+} opt = {.mib = 64, .ranks = 1, .interval_ms = 100, .percent = 100};
 
 // What the ranks share: how rank 1 gets at the memory of rank 0.
 static struct shared {
 	_Atomic int exported;
 	CUipcMemHandle handle;
-	uint64_t seed;        // rank 0's
-	_Atomic uint64_t tick; // rank 0's
+	CUipcEventHandle event;
+	uint64_t seed; // rank 0's
+	// The tick that rank 0's device has come to; with an event, the one whose end
+	// the event says.
+	_Atomic uint64_t tick;
 } *shared;
+
+// In words: what a digest is of besides, from less than a page to several of the
+// device's.
+static const uint64_t odd_sizes[] = {3, 513, 8750, (1 << 17) + 1, 3 * (1 << 17) + 7};
+enum { ODD = sizeof odd_sizes / sizeof *odd_sizes };
 
 struct rank {
 	int number;
-	CUdeviceptr data, out, imported;
-	uint64_t words, seed, first;
+	CUdeviceptr data, out, imported, odd[ODD];
+	// changed are those of the words that a tick changes.
+	uint64_t words, changed, seed, first;
+	CUevent event;
 	CUfunction fill, step, sum, beat;
 };
 
@@ -123,6 +139,7 @@ static void fill(struct rank *k)
 {
 	size_t bytes = opt.mib << 20;
 	k->words = bytes / 8;
+	k->changed = k->words * opt.percent / 100 & ~(uint64_t)1;
 	k->seed = (uint64_t)(k->number + 1) << 40;
 	if (opt.managed)
 		CK(cuMemAllocManaged(&k->data, bytes, CU_MEM_ATTACH_GLOBAL));
@@ -135,6 +152,11 @@ static void fill(struct rank *k)
 		CK(cuMemsetD32(zeros, 0, bytes / 4));
 	}
 	launch(k->fill, (void *[]){&k->data, &k->words, &k->seed});
+	for (int i = 0; opt.digest && i < ODD; i++) {
+		uint64_t words = odd_sizes[i];
+		CK(cuMemAlloc(&k->odd[i], words * 8));
+		launch(k->fill, (void *[]){&k->odd[i], &words, &k->seed});
+	}
 }
 
 // share passes rank 0's memory to rank 1, which keeps it open.
@@ -143,12 +165,18 @@ static void share(struct rank *k)
 	if (k->number == 0) {
 		CK(cuCtxSynchronize());
 		CK(cuIpcGetMemHandle(&shared->handle, k->data));
+		if (opt.event) {
+			CK(cuEventCreate(&k->event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+			CK(cuIpcGetEventHandle(&shared->event, k->event));
+		}
 		shared->seed = k->seed;
 		shared->exported = 1;
 	} else if (k->number == 1) {
 		while (!shared->exported)
 			pause_ms(1);
 		CK(cuIpcOpenMemHandle(&k->imported, shared->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+		if (opt.event)
+			CK(cuIpcOpenEventHandle(&k->event, shared->event));
 	}
 }
 
@@ -172,25 +200,76 @@ static void check_ends(struct rank *k, uint64_t from, uint64_t tick)
 			     from + i, words[i], mix(k->seed + from + i) + tick);
 }
 
+static uint64_t rotate(uint64_t x, int by)
+{
+	return x << by | x >> (64 - by);
+}
+
+// check_words copies memory out and compares all of it with what the CPU computes;
+// the first changed words have grown by the tick. It goes on with the digest.
+static void check_words(const struct rank *k, CUdeviceptr at, uint64_t words, uint64_t changed, uint64_t tick, uint64_t digest[4])
+{
+	static uint64_t piece[PIECE];
+	for (uint64_t from = 0; from < words; from += PIECE) {
+		uint64_t n = words - from < PIECE ? words - from : PIECE;
+		CK(cuMemcpyDtoH(piece, at + from * 8, n * 8));
+		for (uint64_t i = 0; i < n; i++) {
+			uint64_t want = mix(k->seed + from + i) + (from + i < changed ? tick : 0);
+			if (piece[i] != want)
+				fail("rank %d tick %" PRIu64 ": word %" PRIu64 " is %" PRIx64 ", not %" PRIx64, k->number, tick, from + i,
+				     piece[i], want);
+			digest[i % 4] = rotate(digest[i % 4] ^ piece[i], 23) * 0x9E3779B97F4A7C15;
+		}
+	}
+}
+
+// digest is of all of the rank's device memory.
+static uint64_t digest(struct rank *k, uint64_t tick)
+{
+	uint64_t d[4] = {1, 2, 3, 4};
+	check_words(k, k->data, k->words, k->changed, tick, d);
+	for (int i = 0; i < ODD; i++)
+		check_words(k, k->odd[i], odd_sizes[i], odd_sizes[i], tick, d);
+	return mix(d[0] ^ mix(d[1] ^ mix(d[2] ^ mix(d[3]))));
+}
+
+// look reads the memory of rank 0, which is at the tick that it has told of or a
+// later one.
+static void look(const struct rank *k, uint64_t n)
+{
+	uint64_t word, before = shared->tick;
+	if (opt.event)
+		CK(cuStreamWaitEvent(NULL, k->event, 0));
+	CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
+	word -= mix(shared->seed);
+	if (word < before || word > shared->tick + 1)
+		fail("rank %d tick %" PRIu64 ": rank 0's memory is of tick %" PRIu64 ", not from %" PRIu64 " on", k->number, n, word, before);
+}
+
 static void tick(struct rank *k, uint64_t n)
 {
-	launch(k->step, (void *[]){&k->data, &k->words});
+	launch(k->step, (void *[]){&k->data, &k->changed});
+	if (k->number == 0 && k->event) {
+		CK(cuEventRecord(k->event, NULL));
+		shared->tick = n; // it is on its way, and the event says when it is there
+	}
+	for (int i = 0; opt.digest && i < ODD; i++) {
+		uint64_t words = odd_sizes[i];
+		launch(k->step, (void *[]){&k->odd[i], &words});
+	}
 	uint64_t sum = total(k);
-	// Each word grew by n, and the sum of (i | 1) over all i is words^2 / 2.
-	if (sum != k->first + n * (k->words * (k->words / 2)))
+	// The words that change grew by n, and the sum of (i | 1) over all of them is
+	// half of the square of how many they are.
+	if (sum != k->first + n * (k->changed * (k->changed / 2)))
 		fail("rank %d tick %" PRIu64 ": the sum is %" PRIx64, k->number, n, sum);
 	check_ends(k, 0, n);
-	check_ends(k, k->words - ENDS, n);
+	check_ends(k, k->words - ENDS, k->changed == k->words ? n : 0);
+	if (opt.digest)
+		sum = digest(k, n);
 	if (k->number == 0)
 		shared->tick = n;
-	if (k->imported) {
-		uint64_t word, before = shared->tick;
-		CK(cuMemcpyDtoH(&word, k->imported, sizeof word));
-		word -= mix(shared->seed);
-		if (word < before || word > shared->tick + 1)
-			fail("rank %d tick %" PRIu64 ": rank 0's memory is of tick %" PRIu64 ", not from %" PRIu64 " on", k->number, n,
-			     word, before);
-	}
+	if (k->imported)
+		look(k, n);
 	printf("rank %d tick %" PRIu64 " sum %" PRIx64 "\n", k->number, n, sum);
 	fflush(stdout);
 }
@@ -267,19 +346,23 @@ static int run_ranks(void)
 
 int main(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:n:i:mskz")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:n:i:c:msekzd")) != -1;) {
 		switch (o) {
 		case 'b': opt.mib = strtoull(optarg, NULL, 10); break;
 		case 'n': opt.ranks = atoi(optarg); break;
 		case 'i': opt.interval_ms = (unsigned)atoi(optarg); break;
+		case 'c': opt.percent = (unsigned)atoi(optarg); break;
 		case 'm': opt.managed = true; break;
 		case 's': opt.share = true; break;
+		case 'e': opt.event = true; break;
 		case 'k': opt.beat = true; break;
 		case 'z': opt.zeros = true; break;
+		case 'd': opt.digest = true; break;
 		default: return 2;
 		}
 	}
-	if (opt.mib == 0 || opt.ranks < 1 || opt.ranks > MAX_RANKS || (opt.share && opt.ranks < 2))
+	if (opt.mib == 0 || opt.ranks < 1 || opt.ranks > MAX_RANKS || (opt.share && opt.ranks < 2) || (opt.event && !opt.share) ||
+	    opt.percent < 1 || opt.percent > 100)
 		return 2;
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
