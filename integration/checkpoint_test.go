@@ -255,13 +255,41 @@ func (d *daemon) expectNothingLeftOfRestore(t *testing.T) {
 	d.expectNothingLeft(t)
 }
 
+// A task that is to be restored and is deleted before its start leaves nothing.
+func TestRestoreNotStarted(t *testing.T) {
+	skipOnStock(t, "it leaves containerd's copy of the checkpoint")
+	d := daemons[0]
+	d.logIfFailed(t)
+	ctx := d.testContext(t)
+	c, ref, _ := d.checkpointed(ctx, t, counting("-m", "8"))
+	c.stop(ctx)
+	c.remove()
+	image, err := d.Client.GetImage(ctx, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := counting("-m", "8")
+	s.taskOpts = []containerd.NewTaskOpts{containerd.WithTaskCheckpoint(image)}
+	r := d.create(ctx, t, s)
+	r.expectStatus(ctx, containerd.Created)
+	if copies, err := filepath.Glob(filepath.Join(d.TempDir(), "ctrd-checkpoint*")); len(copies) != 1 {
+		t.Errorf("copies %v (%v), not one", copies, err)
+	}
+	if _, err := r.task.Delete(ctx); err != nil {
+		t.Error(err)
+	}
+	r.remove()
+	d.expectNothingLeft(t)
+}
+
 func TestRestoreTwiceBesideTheOriginal(t *testing.T) {
 	skipOnStock(t, "the saved spec names the original's cgroup")
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		s := everything()
 		s.id = newID(t)
-		s.opts = []oci.SpecOpts{oci.WithHostname(s.id)}
+		const logPath = "test.hetgpu.local/log"
+		s.opts = []oci.SpecOpts{oci.WithHostname(s.id), annotated(logPath, "/var/log/"+s.id+"/"+s.id+"-json.log")}
 		c, ref, after := d.checkpointed(ctx, t, s)
 		first := d.ctrRestore(ctx, t, newID(t), ref)
 		second := d.ctrRestore(ctx, t, newID(t), ref)

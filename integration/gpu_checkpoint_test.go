@@ -358,3 +358,31 @@ func TestGPUCtr(t *testing.T) {
 		d.expectNothingLeft(t)
 	})
 }
+
+// A restore by ctr that fails, as the task is created or as it starts, leaves
+// nothing: not containerd's copy of the snapshot either, which has all memory.
+func TestGPUCtrRestoreFails(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	c := d.run(ctx, t, d.toy())
+	c.ticksOn(ctx, 1)
+	ref := "test.hetgpu.local/checkpoint/" + c.id
+	d.ctr(ctx, t, "container", "checkpoint", "--task", "--image", "--rw", c.id, ref)
+	c.stop(ctx)
+	c.remove()
+	fails := func(says string) {
+		t.Helper()
+		id := newID(t)
+		_, err := d.Ctr(ctx, "container", "restore", "--live", "--rw", id, ref)
+		expectError(t, err, says)
+		if err := d.removeContainer(ctx, id); err != nil {
+			t.Error(err)
+		}
+		d.expectNothingLeft(t)
+	}
+	d.faults(t, "restore error=999")
+	fails("gpu-resume")
+	d.faults(t)
+	d.change(t, withGPU(usual, func(g *standin.GPU) { g.MIG = true }))
+	fails("MIG")
+}

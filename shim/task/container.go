@@ -172,7 +172,7 @@ func (c *container) abandon(ctx context.Context) {
 	c.mu.Lock()
 	c.stopAwaiting()
 	c.mu.Unlock()
-	c.abandonRestore(ctx)
+	c.endRestore(ctx)
 	c.eject(ctx)
 }
 

@@ -53,12 +53,14 @@ func (s *service) prepareRestore(ctx context.Context, c *container, spec *oci.Sp
 	return nil
 }
 
-// abandonRestore ends what prepareRestore left going on.
-func (c *container) abandonRestore(ctx context.Context) {
+// endRestore ends what prepareRestore left going on, and removes what only the
+// restore had need of.
+func (c *container) endRestore(ctx context.Context) {
 	if c.restore != nil {
 		c.restore.Close(ctx)
 	}
 	c.named.remove(ctx)
+	removeTemporary(ctx, c.request.Checkpoint)
 }
 
 // source is what the container is restored from, for people.
@@ -71,14 +73,13 @@ func (s *service) startRestored(ctx context.Context, c *container, r *taskapi.St
 		return nil, err
 	}
 	defer end()
-	defer c.abandonRestore(ctx)
+	defer c.endRestore(ctx)
 	resp, err := s.restore(ctx, c, r)
 	if err != nil {
 		log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Error("restore failed")
 		return nil, fmt.Errorf("restore %s from %s: %w", c.id, c.source(), err)
 	}
 	s.watchOOM(ctx, c, int(resp.Pid))
-	c.removeTemporary(ctx)
 	return resp, nil
 }
 
@@ -221,9 +222,9 @@ func temporaryParent() string {
 
 // removeTemporary removes the directory into which containerd unpacked the
 // checkpoint, which it forgets (containerd issue 10166,
-// plugins/services/tasks/local.go). A directory of the user's stays.
-func (c *container) removeTemporary(ctx context.Context) {
-	dir := c.request.Checkpoint
+// plugins/services/tasks/local.go), whatever became of the restore: it has all
+// memory of the container's programs. A directory of the user's stays.
+func removeTemporary(ctx context.Context, dir string) {
 	if !temporaryName.MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
 		return
 	}

@@ -84,6 +84,7 @@ func (s *service) container(id string) *container {
 func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
 	c, err := s.newContainer(ctx, r)
 	if err != nil {
+		removeTemporary(ctx, r.Checkpoint)
 		return nil, status(fmt.Errorf("create %s: %w", r.ID, err))
 	}
 	resp, err := s.TTRPCTaskService.Create(ctx, r)

@@ -151,6 +151,29 @@ func TestOneOperationAtATime(t *testing.T) {
 	}
 }
 
+// State that this version can't save is refused, not lost: of other vendors'
+// GPUs, also beside NVIDIA's.
+func TestOtherVendors(t *testing.T) {
+	for name, g := range map[string]oci.GPUs{
+		"AMD": {AMD: true}, "Intel": {Intel: true}, "AMD beside NVIDIA": {AMD: true, NVIDIA: true},
+	} {
+		for engine, refused := range map[oci.Engine]bool{oci.EngineAuto: true, oci.EngineDriver: true, oci.EngineNone: false} {
+			group := &groupFake{}
+			c := &container{id: "c", pid: 5, group: group, gpus: g, policy: oci.Policy{Engine: engine}}
+			s, inner := newService(c)
+			// What comes next is whether it runs.
+			inner.state = tasktypes.Status_STOPPED
+			_, err := s.Checkpoint(t.Context(), &taskapi.CheckpointTaskRequest{ID: "c", Path: t.TempDir()})
+			if err = errgrpc.ToNative(err); !errdefs.IsFailedPrecondition(err) || contains(err, "another vendor's", oci.AnnotationEngine) != refused {
+				t.Errorf("%s, engine %q: %v", name, engine, err)
+			}
+			if asked := len(inner.calls) > 0; asked == refused || len(group.calls) > 0 || c.busy() != opNone {
+				t.Errorf("%s, engine %q: %v, %v, busy %q", name, engine, inner.calls, group.calls, c.busy())
+			}
+		}
+	}
+}
+
 // While the stock service holds its lock, State does not ask it.
 func TestStateDuringOperations(t *testing.T) {
 	for _, tc := range []struct {
@@ -415,8 +438,7 @@ func TestRemoveTemporary(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		c := &container{request: &taskapi.CreateTaskRequest{Checkpoint: dir}}
-		c.removeTemporary(t.Context())
+		removeTemporary(t.Context(), dir)
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) != removed {
 			t.Errorf("%s: %v, want it removed: %t", dir, err, removed)
 		}
