@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,11 +21,12 @@ import (
 )
 
 // nerdctlRun runs a counter with nerdctl and waits for its first lines.
-func (d *daemon) nerdctlRun(ctx context.Context, t *testing.T, flags ...string) string {
+func (d *daemon) nerdctlRun(ctx context.Context, t *testing.T, counter []string, flags ...string) string {
 	t.Helper()
 	name := newID(t)
 	args := append([]string{"run", "--detach", "--name", name, "--net", "none", "--pull", "never", "--runtime", *runtimeName}, flags...)
-	id := strings.TrimSpace(d.nerdctl(ctx, t, append(args, d.image.Name(), "counter", "-m", "8", "-c", "2", "-f", "/data")...))
+	args = append(args, d.image.Name(), "counter", "-m", "8", "-c", "2")
+	id := strings.TrimSpace(d.nerdctl(ctx, t, append(args, counter...)...))
 	t.Cleanup(func() {
 		ctx, cancel := d.cleanupContext()
 		defer cancel()
@@ -56,6 +59,32 @@ func (d *daemon) waitLogged(ctx context.Context, t *testing.T, id string, least 
 	if err != nil {
 		t.Fatalf("%v: %v", err, numbers)
 	}
+}
+
+// wentBack waits until the log of a container, which went on after it was
+// saved, has what it wrote since it was restored, and returns the first number
+// of that.
+func (d *daemon) wentBack(ctx context.Context, t *testing.T, id string) int {
+	t.Helper()
+	since := newOutput()
+	err := testbed.Eventually(ctx, "the log goes on from the snapshot", func() error {
+		lines := strings.SplitAfter(d.nerdctl(ctx, t, "logs", id), "\n")
+		last := 0
+		back := slices.IndexFunc(lines, func(line string) bool {
+			before := last
+			last, _ = strconv.Atoi(strings.TrimSpace(line))
+			return last <= before && last > 0
+		})
+		if back < 0 || len(lines) < back+4 {
+			return errNotYet
+		}
+		_, err := since.Write([]byte(strings.Join(lines[back:], "")))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return since.numbers(t)[0]
 }
 
 // nerdctlStatus returns what containerd says of a container's task.
@@ -99,7 +128,7 @@ func exitFlags(exit bool) []string {
 func TestNerdctlCheckpoint(t *testing.T) {
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
-		id := d.nerdctlRun(ctx, t, exitFlags(true)...)
+		id := d.nerdctlRun(ctx, t, []string{"-f", "/data"}, exitFlags(true)...)
 		d.nerdctl(ctx, t, "checkpoint", "create", id, "one")
 		err := testbed.Eventually(ctx, "the container has stopped", func() error {
 			if status := d.nerdctlStatus(ctx, t, id); status != containerd.Stopped {
@@ -138,13 +167,25 @@ func TestNerdctlCheckpoint(t *testing.T) {
 func TestNerdctlCheckpointLeaveRunning(t *testing.T) {
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
-		id := d.nerdctlRun(ctx, t)
+		id := d.nerdctlRun(ctx, t, nil)
 		d.nerdctl(ctx, t, "checkpoint", "create", "--leave-running", id, "two")
 		if status := d.nerdctlStatus(ctx, t, id); status != containerd.Running {
 			t.Errorf("the container is %s", status)
 		}
-		last := d.logged(ctx, t, id)
-		d.waitLogged(ctx, t, id, last[len(last)-1]+3)
+		saved := d.logged(ctx, t, id)
+		d.waitLogged(ctx, t, id, saved[len(saved)-1]+3)
+
+		// And back to that moment. nerdctl saves no files, so the program has none
+		// open that has changed since.
+		d.nerdctl(ctx, t, "kill", id)
+		d.collectGarbage(ctx, t)
+		d.nerdctl(ctx, t, "start", "--checkpoint", "two", id)
+		if first, latest := d.wentBack(ctx, t, id), saved[len(saved)-1]; first <= 3 || first > latest {
+			t.Errorf("it went on with %d, and was saved after 3, at %d at the latest", first, latest)
+		}
+		if status := d.nerdctlStatus(ctx, t, id); status != containerd.Running {
+			t.Errorf("the container is %s", status)
+		}
 		d.nerdctl(ctx, t, "checkpoint", "rm", id, "two")
 		d.nerdctl(ctx, t, "rm", "--force", id)
 		d.expectNothingLeft(t)
