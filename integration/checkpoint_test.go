@@ -299,6 +299,9 @@ func TestRestoreTwiceBesideTheOriginal(t *testing.T) {
 			if status, out := r.execOutput(t, d, "hostname"); status != 0 || out != r.id+"\n" {
 				t.Errorf("hostname exited with %d and wrote %q, not %q", status, out, r.id)
 			}
+			if log, want := r.annotations()[logPath], "/var/log/"+r.id+"/"+r.id+"-json.log"; log != want {
+				t.Errorf("its log is %q, not %q", log, want)
+			}
 		}
 		// Each is its own: when one ends, the others go on.
 		first.stop(ctx)
@@ -311,6 +314,20 @@ func TestRestoreTwiceBesideTheOriginal(t *testing.T) {
 		}
 		d.expectNothingLeft(t)
 	})
+}
+
+// annotations returns those of the spec in the container's bundle.
+func (c *container) annotations() map[string]string {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.d.Dir, "state/io.containerd.runtime.v2.task", c.d.Namespace, c.id, "config.json"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var spec oci.Spec
+	if err := json.Unmarshal(data, &spec); err != nil {
+		c.t.Fatal(err)
+	}
+	return spec.Annotations
 }
 
 // expectOwnCgroup fails unless the container's processes are in its cgroup.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -149,9 +150,44 @@ func TestInspectGPU(t *testing.T) {
 		if r.Manifest.Engine != snapshot.EngineDriver || len(r.Manifest.Devices) != 1 || r.Manifest.Devices[0].UUID != usual.GPUs[0].UUID {
 			t.Errorf("the manifest is %+v", r.Manifest)
 		}
+		expectMadeWith(ctx, t, d, r.Manifest)
 		expectText(t, d.cli(ctx, t, 0, "inspect", dir), usual.GPUs[0].UUID, " toy0, 2 threads, GPU state\n", " toy1, 2 threads, GPU state\n", "gpu-suspend", "driver "+usual.Driver)
 		d.expectNothingLeft(t)
 	})
+}
+
+// expectMadeWith fails unless the manifest says what the snapshot of a GPU's
+// container was made with, and how long each step took.
+func expectMadeWith(ctx context.Context, t *testing.T, d *daemon, m *snapshot.Manifest) {
+	t.Helper()
+	for program, got := range map[string]string{"runc": m.Host.Runc, "criu": m.Host.CRIU} {
+		out, err := d.Exec(ctx, program, "--version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got == "" || !strings.Contains(out, got) {
+			t.Errorf("%s is %q in the manifest, and says %q", program, got, out)
+		}
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := m.Host; h.Kernel != strings.TrimSpace(string(kernel)) || h.Driver != usual.Driver || h.API != usual.CUDA || h.Arch != runtime.GOARCH {
+		t.Errorf("the manifest says %+v", h)
+	}
+	var steps []string
+	for _, p := range m.Phases {
+		steps = append(steps, p.Name)
+		if p.Seconds < 0 {
+			t.Errorf("%s took %v s", p.Name, p.Seconds)
+		}
+	}
+	for _, step := range []string{"preflight", "gpu-lock", "gpu-suspend", "freeze", "dump", "gpu-resume", "seal"} {
+		if !slices.Contains(steps, step) {
+			t.Errorf("%q is not among the phases %q", step, steps)
+		}
+	}
 }
 
 // One bit is enough to refuse a snapshot, with the name of the file.
@@ -252,7 +288,7 @@ func TestDoctor(t *testing.T) {
 	}
 	for name, part := range map[string]string{
 		"containerd": d.version, "containerd daemon": d.Address() + " " + d.version, "runc": "/runc ", "shim": "containerd-shim-hetgpu-v2",
-		"device helper": "hetgpu-gpu", "CRIU": "/criu ", "cgroups": "freezer", "config": d.configFile(), "privileges": "root",
+		"device helper": "hetgpu-gpu", "kernel": "Linux ", "CRIU": "/criu ", "cgroups": "freezer", "config": d.configFile(), "privileges": "root",
 		// What the driver can do is told by its functions.
 		"GPU driver": "NVIDIA " + usual.Driver + ", CUDA 13.0; without cuCheckpoint",
 	} {

@@ -218,6 +218,112 @@ func TestFaultsShimKilled(t *testing.T) {
 	d.expectRestoreFails(ctx, t, d.toy("-n", "2"), h.dir)
 }
 
+// restoring is a restore that CRIU is in the middle of.
+type restoring struct {
+	*container
+	hold
+	// done has the result of the start.
+	done <-chan error
+}
+
+// restoring starts a restore under the client's context and returns once CRIU
+// waits at a stage. Until it is released, it does. Creator is for the streams,
+// nil for pipes.
+func (d *daemon) restoring(client context.Context, t *testing.T, dir, stage string, creator cio.Creator) restoring {
+	t.Helper()
+	h, withHook := newHook(t)
+	s := d.toy("-n", "2")
+	s.opts = append(s.opts, withHook)
+	s.io, s.taskOpts = creator, []containerd.NewTaskOpts{containerd.WithRestoreImagePath(dir)}
+	ctx := d.testContext(t)
+	c := d.create(ctx, t, s)
+	o := h.holdAt(t, stage)
+	t.Cleanup(o.release)
+	done := make(chan error, 1)
+	go func() { done <- c.task.Start(client) }()
+	o.wait(ctx)
+	return restoring{c, o, done}
+}
+
+// A restore comes to its end when its client has gone, if it does not need the
+// client's pipes, which are gone then too; and it leaves nothing when its time
+// is up.
+func TestFaultsRestoreClientGone(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	dir, _ := d.saved(ctx, t, d.toy("-n", "2"), 2)
+	t.Run("log", func(t *testing.T) {
+		client, cancel := context.WithCancel(ctx)
+		defer cancel()
+		log := filepath.Join(t.TempDir(), "log")
+		r := d.restoring(client, t, dir, "pre-restore", cio.LogFile(log))
+		cancel()
+		if err := <-r.done; err == nil {
+			t.Error("the canceled start succeeded")
+		}
+		r.release()
+		r.waitStatus(ctx, containerd.Running)
+		r.expectStates(ctx, 2, "running")
+		waitFile(ctx, t, log, "rank 0 tick ", "rank 1 tick ")
+		r.stop(ctx)
+	})
+	t.Run("pipes", func(t *testing.T) {
+		client, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r := d.restoring(client, t, dir, "post-restore", nil)
+		cancel()
+		if err := <-r.done; err == nil {
+			t.Error("the canceled start succeeded")
+		}
+		r.release()
+		d.expectNotRestored(ctx, t, r.container)
+	})
+	t.Run("time is up", func(t *testing.T) {
+		h, withHook := newHook(t)
+		h.at(t, "post-restore", hookHangs)
+		s := d.toy("-n", "2")
+		s.opts = append(s.opts, withHook)
+		s.taskOpts = []containerd.NewTaskOpts{containerd.WithRestoreImagePath(dir)}
+		c := d.create(ctx, t, s)
+		client, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := c.task.Start(client); err == nil {
+			t.Error("the start succeeded")
+		}
+		d.expectNotRestored(ctx, t, c)
+	})
+}
+
+// The shim is killed in the middle of a restore: before CRIU has made a process,
+// and when all are there and none has run. containerd cleans up, and the
+// snapshot is as it was.
+func TestFaultsShimKilledInRestore(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.toy("-n", "2")
+	dir, _ := d.saved(ctx, t, s, 2)
+	for _, stage := range []string{"pre-restore", "post-restore"} {
+		t.Run(stage, func(t *testing.T) {
+			d.logIfFailed(t)
+			ctx := d.testContext(t)
+			r := d.restoring(ctx, t, dir, stage, nil)
+			for _, pid := range d.shims(t, r.id) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-r.done; err == nil {
+				t.Error("the restore succeeded")
+			}
+			r.release()
+			d.expectNotRestored(ctx, t, r.container)
+		})
+	}
+	r := d.restore(ctx, t, s, dir)
+	r.expectGoesOn(ctx, 2)
+	r.stop(ctx)
+}
+
 // While a checkpoint is under way there is no other, no pause, and no process
 // enters; but all the while the state can be asked for.
 func TestFaultsAtTheSameTime(t *testing.T) {

@@ -52,6 +52,22 @@ func TestFaultsHelperKilled(t *testing.T) {
 	}
 }
 
+// It dies while CRIU dumps and nobody calls it: the next one brings the
+// processes back.
+func TestFaultsHelperKilledDuringDump(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	h := d.held(ctx, t, func(p *patient) error { return p.checkpointDirectly(ctx, false) })
+	killHelpers(t, d)
+	h.release()
+	if err := h.result(ctx); err != nil {
+		t.Errorf("the checkpoint: %v", err)
+	}
+	readManifest(t, h.dir)
+	h.startOver()
+	h.expectRecovered(ctx)
+}
+
 // The same in the calls of a pause and of the resume after it.
 func TestFaultsHelperKilledInPause(t *testing.T) {
 	for _, when := range []string{"before", "during", "after"} {
@@ -207,7 +223,10 @@ func TestFaultsDriverAtRestore(t *testing.T) {
 		"restore comm=toy2 crash",
 		"restore comm=toy2 when=during crash",
 		"restore comm=toy2 hang",
+		"unlock error=999", // of all: one that is unlocked goes on until it is killed
+		"unlock crash",
 		"state comm=toy2 error=999",
+		"state comm=toy2 crash",
 		"nvml crash",
 	} {
 		t.Run(rule, func(t *testing.T) {

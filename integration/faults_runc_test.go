@@ -136,7 +136,7 @@ func TestFaultsCRIURestore(t *testing.T) {
 			commands, timeout string
 			says              []string
 		}{
-			"CRIU fails": {hookFails, "30s", []string{"runc restore", "CRIU says"}},
+			"CRIU fails": {hookFails, "30s", []string{"runc restore", "CRIU says", "the log is " + d.logDir()}},
 			"CRIU hangs": {hookHangs, "2s", []string{"runc restore", "not done within 2s"}},
 			// What CRIU has forked keeps runc waiting, at some stages.
 			"CRIU killed": {hookKillsCRIU, "2s", []string{"runc restore"}},

@@ -35,11 +35,15 @@ func TestFaultsDiskFull(t *testing.T) {
 		size int
 		// stage is where somebody fills the disk up.
 		stage string
-		says  []string
+		// exit says that the container is to end; it does not, without a snapshot.
+		exit bool
+		says []string
 	}{
-		"seen beforehand":     {8, "", []string{"preflight: no space for the snapshot", "8 MiB free"}},
-		"during the dump":     {64, "network-lock", []string{"dump: runc checkpoint", "CRIU says", "the log is"}},
-		"before the manifest": {64, "post-dump", []string{"no space left on device"}},
+		"seen beforehand":           {8, "", false, []string{"preflight: no space for the snapshot", "8 MiB free"}},
+		"during the dump":           {64, "network-lock", false, []string{"dump: runc checkpoint", "CRIU says", "the log is"}},
+		"before the manifest":       {64, "post-dump", false, []string{"no space left on device"}},
+		"during the dump, exit":     {64, "network-lock", true, []string{"dump: runc checkpoint", "CRIU says", "the log is"}},
+		"before the manifest, exit": {64, "post-dump", true, []string{"no space left on device"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := onGPUs(t)
@@ -51,7 +55,7 @@ func TestFaultsDiskFull(t *testing.T) {
 			p := d.patient(ctx, t, s, 2)
 			p.dir = filepath.Join(disk, "snapshot")
 			h.at(t, tc.stage, fmt.Sprintf("dd if=/dev/zero of=%s/fill bs=64k 2>/dev/null; exit 0", disk))
-			expectError(t, p.checkpoint(ctx), tc.says...)
+			expectError(t, p.checkpointTo(ctx, p.dir, tc.exit), tc.says...)
 			h.at(t, "", "")
 			p.expectUnharmed(ctx)
 			if tc.stage != "" {

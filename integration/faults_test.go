@@ -115,13 +115,20 @@ func (d *daemon) expectRestoreFails(ctx context.Context, t *testing.T, s spec, d
 	t.Helper()
 	c, err := d.tryRestore(ctx, t, s, dir)
 	expectError(t, err, says...)
+	d.expectNotRestored(ctx, t, c)
+	return c
+}
+
+// expectNotRestored fails if anything is left of a restore that failed, on the
+// GPUs too. No other container may run.
+func (d *daemon) expectNotRestored(ctx context.Context, t *testing.T, c *container) {
+	t.Helper()
 	expectNoProcess(ctx, t, c)
 	c.remove()
 	d.expectNothingLeft(t)
 	for _, gpu := range usual.GPUs {
 		d.expectUsed(t, gpu, 0)
 	}
-	return c
 }
 
 // expectNoProcess fails if anything is left running, or has run, in a container

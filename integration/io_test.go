@@ -16,6 +16,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
@@ -181,32 +182,98 @@ func TestBinaryLogMissing(t *testing.T) {
 	})
 }
 
+// sizes prints the name of its terminal, and its size for each line.
+const sizes = "tty; while read line; do stty size; done"
+
 func TestTerminal(t *testing.T) {
 	eachDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := d.testContext(t)
 		in, feed := io.Pipe()
-		c := d.run(ctx, t, spec{
-			args: []string{"sh", "-c", "tty; while read line; do stty size; done"}, terminal: true, stdin: in,
-		})
-		c.stdout.waitFor(ctx, t, "/dev/pts/0")
-		for _, size := range [][2]uint32{{132, 43}, {80, 25}} {
-			if err := c.task.Resize(ctx, size[0], size[1]); err != nil {
-				t.Fatalf("resize: %v", err)
-			}
-			if _, err := io.WriteString(feed, "\n"); err != nil {
-				t.Fatal(err)
-			}
-			c.stdout.waitFor(ctx, t, fmt.Sprintf("%d %d", size[1], size[0]))
-		}
-		// Control-D.
-		if _, err := io.WriteString(feed, "\x04"); err != nil {
-			t.Fatal(err)
-		}
+		c := d.run(ctx, t, spec{args: []string{"sh", "-c", sizes}, terminal: true, stdin: in})
+		useTerminal(ctx, t, c.task, c.stdout, feed)
 		if status := c.waitExit(ctx); status != 0 {
 			t.Errorf("exited with %d", status)
 		}
 		feed.Close()
 		c.delete(ctx)
+		d.expectNothingLeft(t)
+	})
+}
+
+// useTerminal resizes the terminal of a process that prints its sizes, and ends
+// it.
+func useTerminal(ctx context.Context, t *testing.T, p containerd.Process, out *output, feed io.Writer) {
+	t.Helper()
+	out.waitFor(ctx, t, "/dev/pts/0")
+	for _, size := range [][2]uint32{{132, 43}, {80, 25}} {
+		if err := p.Resize(ctx, size[0], size[1]); err != nil {
+			t.Fatalf("resize: %v", err)
+		}
+		if _, err := io.WriteString(feed, "\n"); err != nil {
+			t.Fatal(err)
+		}
+		out.waitFor(ctx, t, fmt.Sprintf("%d %d", size[1], size[0]))
+	}
+	// Control-D.
+	if _, err := io.WriteString(feed, "\x04"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that enters a container has streams or a terminal of its own.
+func TestExecIO(t *testing.T) {
+	eachDaemon(t, func(t *testing.T, d *daemon) {
+		ctx := d.testContext(t)
+		c := d.run(ctx, t, shell("sleep 1000"))
+		for id, use := range map[string]func(t *testing.T, p containerd.Process, out *output, feed io.WriteCloser){
+			"terminal": func(t *testing.T, p containerd.Process, out *output, feed io.WriteCloser) {
+				t.Helper()
+				useTerminal(ctx, t, p, out, feed)
+			},
+			"pipes": func(t *testing.T, p containerd.Process, out *output, feed io.WriteCloser) {
+				t.Helper()
+				if _, err := io.WriteString(feed, "one\n"); err != nil {
+					t.Fatal(err)
+				}
+				out.waitFor(ctx, t, "one\n")
+				feed.Close()
+				if err := p.CloseIO(ctx, containerd.WithStdinCloser); err != nil {
+					t.Fatalf("close stdin: %v", err)
+				}
+			},
+		} {
+			t.Run(id, func(t *testing.T) {
+				in, feed := io.Pipe()
+				out := newOutput()
+				process := &specs.Process{Args: []string{"cat"}, Cwd: "/", Env: []string{"PATH=/bin"}}
+				opts := []cio.Opt{cio.WithStreams(in, out, out), cio.WithFIFODir(filepath.Join(d.Dir, "fifo"))}
+				if id == "terminal" {
+					process.Terminal, process.Args = true, []string{"sh", "-c", sizes}
+					opts = append(opts, cio.WithTerminal)
+				}
+				p, err := c.task.Exec(ctx, id, process, cio.NewCreator(opts...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				exit, err := p.Wait(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				use(t, p, out, feed)
+				if status := waitExit(ctx, t, exit); status != 0 {
+					t.Errorf("exited with %d", status)
+				}
+				feed.Close()
+				if _, err := p.Delete(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		c.expectStatus(ctx, containerd.Running)
+		c.stop(ctx)
 		d.expectNothingLeft(t)
 	})
 }

@@ -85,7 +85,8 @@ func TestBadAnnotation(t *testing.T) {
 	}
 }
 
-// A checkpoint needs no iptables, as long as no connection is to be saved.
+// A checkpoint needs no iptables: not at all as long as no connection is to be
+// saved, and then nftables will do, which CRIU speaks itself.
 func TestWithoutIPTables(t *testing.T) {
 	skipOnStock(t, "its CRIU always runs iptables-restore")
 	t.Setenv("PATH", pathWithout(t, "iptables", "ip6tables", "xtables", "nft"))
@@ -115,6 +116,13 @@ func TestWithoutIPTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.moved(ctx, t, counting("-m", "8"), &options.CheckpointOptions{}).stop(ctx)
+
+	if _, err := d.Exec(ctx, "criu", "check", "--feature", "network_lock_nftables"); err != nil {
+		t.Skipf("connections: CRIU or this kernel has no nftables: %v", err)
+	}
+	s := counting("-t")
+	s.opts = []oci.SpecOpts{annotated("io.hetgpu.tcp", "established"), withOwnNetwork(t)}
+	d.moved(ctx, t, s, &options.CheckpointOptions{}).stop(ctx)
 }
 
 // pathWithout returns a PATH that has all programs of this one, except those
