@@ -14,7 +14,10 @@ ARGS    ?=
 ENGINE  ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/hetgpu/containerd-shim-hetgpu/internal/version.Version=$(VERSION)
+# A shim's -v and -info are containerd's code and tell its version: ours is the
+# revision.
+LDFLAGS := -s -w -X github.com/hetgpu/containerd-shim-hetgpu/internal/version.Version=$(VERSION) \
+	-X github.com/containerd/containerd/v2/version.Revision=hetgpu-$(VERSION)
 COMMANDS := $(notdir $(wildcard cmd/*))
 # Only what calls a driver's library needs cgo; the rest is static.
 CGO_COMMANDS := hetgpu-gpu
@@ -26,15 +29,14 @@ export HETGPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hetgpu
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install and build everything that the machine needs
 	@hack/setup.sh
 
-# What runs a container, without what only tests need.
 .PHONY: setup-run
-setup-run:
+setup-run: ## only what runs containers: CRIU, runc, containerd, nerdctl
 	@hack/setup.sh packages criu runc containerd nerdctl
 
 .PHONY: build

@@ -70,6 +70,10 @@ func TestVersion(t *testing.T) {
 	if !bytes.Contains(out, []byte("Version:")) || !bytes.Contains(out, []byte("Go version:")) {
 		t.Errorf("-v wrote %q", out)
 	}
+	// The version is containerd's.
+	if !isStock() && !bytes.Contains(out, []byte("Revision: hetgpu-")) {
+		t.Errorf("-v does not tell our version: %q", out)
+	}
 }
 
 // Both labels put containers into one shim; Kubernetes uses the second.
