@@ -7,6 +7,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/standin"
+	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -132,6 +134,66 @@ func TestGPUFourProcesses(t *testing.T) {
 	c.stop(ctx)
 	r.expectGoesOn(ctx, 4)
 	r.stop(ctx)
+}
+
+// The driver checkpoints and restores processes at the same time: it does not
+// return from any of its calls until it is at all of them.
+func TestGPUParallel(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	s := d.toy("-n", "4")
+	p := d.patient(ctx, t, s, 4)
+	d.faults(t, "checkpoint hang", "restore hang")
+	seen := len(d.callsSoFar(t))
+	done := make(chan error, 1)
+	go func() { done <- p.checkpointDirectly(ctx, false) }()
+	d.waitCalls(ctx, t, seen, "checkpoint", 4)
+	d.faults(t, "restore hang")
+	d.waitCalls(ctx, t, seen, "restore", 4)
+	d.faults(t)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	p.expectRunsOn(ctx)
+	p.stop(ctx)
+
+	d.faults(t, "restore hang")
+	seen = len(d.callsSoFar(t))
+	s.taskOpts = []containerd.NewTaskOpts{containerd.WithRestoreImagePath(p.dir)}
+	r := d.create(ctx, t, s)
+	go func() { done <- r.task.Start(ctx) }()
+	d.waitCalls(ctx, t, seen, "restore", 4)
+	d.faults(t)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.expectGoesOn(ctx, 4)
+	r.stop(ctx)
+}
+
+// waitCalls waits until the driver is at so many calls of an operation, of which
+// none was there before and none has returned.
+func (d *daemon) waitCalls(ctx context.Context, t *testing.T, before int, op string, want int) {
+	t.Helper()
+	err := testbed.Eventually(ctx, fmt.Sprintf("the driver is at %d calls of %s", want, op), func() error {
+		under := 0
+		for _, call := range d.callsSoFar(t)[before:] {
+			switch {
+			case call.Op != op:
+			case call.Done:
+				return testbed.Permanent(fmt.Errorf("%s of process %d has returned, with %d under way", op, call.PID, under))
+			default:
+				under++
+			}
+		}
+		if under < want {
+			return fmt.Errorf("it is at %d", under)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (d *daemon) callsSoFar(t *testing.T) []standin.Call {
