@@ -100,7 +100,7 @@ func TestFaultsClientGone(t *testing.T) {
 				t.Error("the checkpoint succeeded")
 			}
 			h.release()
-			h.waitStatus(ctx, containerd.Running)
+			h.waitRunning(ctx)
 			h.expectRecovered(ctx)
 		})
 	}
@@ -262,7 +262,7 @@ func TestFaultsRestoreClientGone(t *testing.T) {
 			t.Error("the canceled start succeeded")
 		}
 		r.release()
-		r.waitStatus(ctx, containerd.Running)
+		r.waitRunning(ctx)
 		r.expectStates(ctx, 2, "running")
 		waitFile(ctx, t, log, "rank 0 tick ", "rank 1 tick ")
 		r.stop(ctx)

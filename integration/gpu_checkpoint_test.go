@@ -404,7 +404,7 @@ func TestGPUCtr(t *testing.T) {
 		d.ctr(ctx, t, "container", "checkpoint", "--task", "--image", "--rw", c.id, ref)
 		c.expectGoesOn(ctx, 1)
 		r := d.ctrRestore(ctx, t, newID(t), ref)
-		r.waitStatus(ctx, containerd.Running) // the GPU's part comes after the event
+		r.waitRunning(ctx) // the GPU's part comes after the event
 		r.expectGoesOn(ctx, 1)
 		if first := r.firstTick(); first <= before[0] {
 			t.Errorf("it went on at tick %d after tick %d", first, before[0])

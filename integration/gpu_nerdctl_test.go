@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	containerd "github.com/containerd/containerd/v2/client"
-
 	"github.com/hetgpu/containerd-shim-hetgpu/integration/testbed"
 )
 
@@ -76,15 +74,7 @@ func TestGPUNerdctlCheckpoint(t *testing.T) {
 	})
 	d.waitNerdctlTick(ctx, t, id, 3)
 	d.nerdctl(ctx, t, "checkpoint", "create", id, "gpu")
-	err := testbed.Eventually(ctx, "the container has stopped", func() error {
-		if d.nerdctlStatus(ctx, t, id) != containerd.Stopped {
-			return errNotYet
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d.waitNerdctlStopped(ctx, t, id)
 	d.expectUsed(t, usual.GPUs[0], 0)
 	if m := readManifest(t, filepath.Join(d.Dir, "nerdctl", "checkpoints", "gpu")); len(m.Processes) != 1 {
 		t.Errorf("the manifest has processes %v", m.Processes)

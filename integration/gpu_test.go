@@ -318,12 +318,12 @@ func (c *container) expectStates(ctx context.Context, ranks int, want string) {
 	}
 }
 
-// waitStatus waits until the task is in the given state.
-func (c *container) waitStatus(ctx context.Context, want containerd.ProcessStatus) {
+// waitRunning waits until the task runs.
+func (c *container) waitRunning(ctx context.Context) {
 	c.t.Helper()
-	err := testbed.Eventually(ctx, "the task is "+string(want), func() error {
+	err := testbed.Eventually(ctx, "the task runs", func() error {
 		status, err := c.task.Status(ctx)
-		if err == nil && status.Status != want {
+		if err == nil && status.Status != containerd.Running {
 			err = fmt.Errorf("it is %s", status.Status)
 		}
 		return err

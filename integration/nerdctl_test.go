@@ -97,6 +97,19 @@ func (d *daemon) nerdctlStatus(ctx context.Context, t *testing.T, id string) con
 	return status.Status
 }
 
+func (d *daemon) waitNerdctlStopped(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	err := testbed.Eventually(ctx, "the container has stopped", func() error {
+		if d.nerdctlStatus(ctx, t, id) != containerd.Stopped {
+			return errNotYet
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // collectGarbage returns when containerd has removed what nobody needs.
 //
 // "nerdctl checkpoint create" writes an archive into the content store, unpacks
@@ -130,15 +143,7 @@ func TestNerdctlCheckpoint(t *testing.T) {
 		ctx := d.testContext(t)
 		id := d.nerdctlRun(ctx, t, []string{"-f", "/data"}, exitFlags(true)...)
 		d.nerdctl(ctx, t, "checkpoint", "create", id, "one")
-		err := testbed.Eventually(ctx, "the container has stopped", func() error {
-			if status := d.nerdctlStatus(ctx, t, id); status != containerd.Stopped {
-				return errNotYet
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d.waitNerdctlStopped(ctx, t, id)
 		before := d.logged(ctx, t, id)
 		last := before[len(before)-1]
 		if out := d.nerdctl(ctx, t, "checkpoint", "ls", id); !strings.Contains(out, "one") {
@@ -178,6 +183,7 @@ func TestNerdctlCheckpointLeaveRunning(t *testing.T) {
 		// And back to that moment. nerdctl saves no files, so the program has none
 		// open that has changed since.
 		d.nerdctl(ctx, t, "kill", id)
+		d.waitNerdctlStopped(ctx, t, id)
 		d.collectGarbage(ctx, t)
 		d.nerdctl(ctx, t, "start", "--checkpoint", "two", id)
 		if first, latest := d.wentBack(ctx, t, id), saved[len(saved)-1]; first <= 3 || first > latest {
@@ -188,7 +194,7 @@ func TestNerdctlCheckpointLeaveRunning(t *testing.T) {
 		}
 		d.nerdctl(ctx, t, "checkpoint", "rm", id, "two")
 		d.nerdctl(ctx, t, "rm", "--force", id)
-		d.expectNothingLeft(t)
+		d.expectNothingLeftOfRestore(t)
 	})
 }
 

@@ -426,7 +426,7 @@ func TestFaultsShortStopInterrupted(t *testing.T) {
 					t.Errorf("it left %v", list(dir))
 				}
 			}
-			h.waitStatus(ctx, containerd.Running)
+			h.waitRunning(ctx)
 			err := testbed.Eventually(ctx, "the directory is empty", func() error {
 				if left := list(dir); len(left) > 0 {
 					return &os.PathError{Op: "left", Path: strings.Join(left, " "), Err: os.ErrExist}
