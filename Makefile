@@ -70,8 +70,12 @@ unit: ## unit tests with the race detector
 standin: ## the libraries that stand in for a GPU's driver in tests
 	@$(MAKE) --no-print-directory -C integration/standin OUT='$(CURDIR)/bin/standin'
 
+.PHONY: standin-musl
+standin-musl: ## the same, for programs of images with musl
+	@$(MAKE) --no-print-directory -C integration/standin CC=musl-gcc OUT='$(CURDIR)/bin/standin-musl'
+
 .PHONY: integration
-integration: build standin ## tests with real containerd, runc, CRIU, ctr, nerdctl, kubelet, API server (RUNTIME=, RUN=)
+integration: build standin standin-musl ## tests with real containerd, runc, CRIU, ctr, nerdctl, kubelet, API server (RUNTIME=, RUN=)
 	@HETGPU_TEST_RUNTIME=$(RUNTIME) hack/integration.sh '$(RUN)'
 
 .PHONY: demo

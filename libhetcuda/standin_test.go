@@ -19,7 +19,7 @@ import (
 func TestManaged(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			dir, driver := buildWhole(t, v.name, v.sanitize)
+			dir, driver := buildWhole(t, v)
 			for _, faults := range []string{"uffd", "signal"} {
 				t.Run(faults, func(t *testing.T) {
 					runWhole(t, dir, driver, "managed", standin.H200s(2, 1), "HETCUDA_MANAGED_FAULTS="+faults)
@@ -33,7 +33,7 @@ func TestManaged(t *testing.T) {
 func TestIPC(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			dir, driver := buildWhole(t, v.name, v.sanitize)
+			dir, driver := buildWhole(t, v)
 			runWhole(t, dir, driver, "ipc", roomy())
 		})
 	}
@@ -52,22 +52,26 @@ func roomy() standin.Spec {
 func TestPool(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			dir, driver := buildWhole(t, v.name, v.sanitize)
+			dir, driver := buildWhole(t, v)
 			runWhole(t, dir, driver, "pool", roomy())
 		})
 	}
 }
 
 // buildWhole builds the library and the stand-in.
-func buildWhole(t *testing.T, name, sanitize string) (dir, driver string) {
+func buildWhole(t *testing.T, v variant) (tests, driver string) {
 	t.Helper()
-	dir = build(t, name, sanitize)
+	dir, tests := build(t, v)
+	compiler := "gcc"
 	driver = filepath.Join(dir, "standin")
-	cmd := exec.Command("make", "-s", "-j2", "-C", filepath.Join("..", "integration", "standin"), "OUT="+driver, "SANITIZE="+sanitize)
+	if v.musl {
+		compiler, driver = "musl-gcc", filepath.Join(tests, "standin")
+	}
+	cmd := exec.Command("make", "-s", "-j2", "-C", filepath.Join("..", "integration", "standin"), "CC="+compiler, "OUT="+driver, "SANITIZE="+v.sanitize)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the stand-in: %v\n%s", err, text)
 	}
-	return dir, driver
+	return tests, driver
 }
 
 func runWhole(t *testing.T, dir, driver, program string, spec standin.Spec, env ...string) {
@@ -79,7 +83,7 @@ func runWhole(t *testing.T, dir, driver, program string, spec standin.Spec, env 
 	control := controlDir(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "test", program))
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, program))
 	cmd.Env = append(append(os.Environ(), machine.Env()...),
 		"HETCUDA_REAL="+filepath.Join(driver, "libcuda.so.1"), "HETCUDA_CONTROL="+control)
 	cmd.Env = append(cmd.Env, env...)

@@ -46,6 +46,7 @@ func TestInjectEnvironment(t *testing.T) {
 		"a path":                {env: `"LD_LIBRARY_PATH=/usr/local/nvidia/lib:/x","A=B"`, want: []string{lib + ":/usr/local/nvidia/lib:/x", "A=B", control}},
 		"an empty path":         {env: `"LD_LIBRARY_PATH="`, want: []string{lib, control}},
 		"the working directory": {env: `"LD_LIBRARY_PATH=/x::/y"`, want: []string{lib + ":/x::/y", control}},
+		"musl's separator":      {env: `"LD_LIBRARY_PATH=/x\n/y"`, want: []string{lib + ":/x\n/y", control}},
 		"ours, elsewhere in it": {env: `"LD_LIBRARY_PATH=/x:/run/hetgpu/lib:/y"`, want: []string{lib + ":/x:/y", control}},
 		"twice":                 {env: `"LD_LIBRARY_PATH=/no","A=B","LD_LIBRARY_PATH=/yes"`, want: []string{lib + ":/yes", "A=B", control}},
 		"a name that begins so": {env: `"LD_LIBRARY_PATH_X=/x"`, want: []string{"LD_LIBRARY_PATH_X=/x", lib, control}},

@@ -19,6 +19,7 @@
 #include "ipc.h"
 #include "listen.h"
 #include "log.h"
+#include "spawn.h"
 #include "thread.h"
 
 #define SOCKET_PREFIX "hetcuda-ipc."
@@ -187,9 +188,9 @@ static bool start(void)
 	suffix = dot ? (uint32_t)strtoul(dot + 1, NULL, 10) : 0;
 	owner = getpid();
 	listener = fd;
-	int r = hetcuda_listen_thread(serve, "hetcuda-ipc");
+	int r = hetcuda_spawn_named(serve, NULL, "hetcuda-ipc");
 	if (r) {
-		hetcuda_log("ipc: no thread: %s", strerror(-r));
+		hetcuda_log("ipc: no thread: %s", strerror(r));
 		unlink(path);
 		listener = -1;
 		close(fd);

@@ -33,6 +33,7 @@
 #include "memory.h"
 #include "overrides.h"
 #include "real.h"
+#include "spawn.h"
 #include "step.h"
 #include "thread.h"
 
@@ -547,9 +548,9 @@ static void start_control(void)
 		return;
 	listener = fd;
 	owner = getpid();
-	r = hetcuda_listen_thread(serve, "hetcuda");
+	r = hetcuda_spawn_named(serve, NULL, "hetcuda");
 	if (r) {
-		hetcuda_log("control: no thread: %s", strerror(-r));
+		hetcuda_log("control: no thread: %s", strerror(r));
 		unlink(path);
 		listener = -1;
 		close(fd);

@@ -4,15 +4,15 @@
 #include "copy.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "spawn.h"
 
 // A helper is woken in 5 to 50 us, in which a thread copies about half a
 // megabyte; one that has just had something to do looks for more meanwhile.
@@ -80,18 +80,12 @@ static void *help(void *unused)
 static void start(void)
 {
 	cpu_set_t cpus;
-	sigset_t all, before;
 	int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) / 2 : 0;
 	n = n < HELPERS ? n : HELPERS;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (helpers = 0; helpers < n; helpers++) {
-		pthread_t thread;
-		if (pthread_create(&thread, NULL, help, NULL) != 0)
+		if (hetcuda_spawn(help, NULL))
 			break;
-		pthread_detach(thread);
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void copy(void *to, const void *from, size_t size)

@@ -4,6 +4,7 @@
  */
 #include "fork.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "control.h"
@@ -44,8 +45,25 @@ static void child(void)
 	hetcuda_memory_forked(initialized);
 }
 
+/*
+ * pthread_atfork is a function of musl, and of a static part of glibc, which calls
+ * this one.
+ */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern __typeof__(pthread_atfork) pthread_atfork __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static int watch_forks(void)
+{
+	if (__register_atfork)
+		return __register_atfork(prepare, parent, child, __dso_handle);
+	return pthread_atfork ? pthread_atfork(prepare, parent, child) : ENOSYS;
+}
+
 void hetcuda_fork_start(void)
 {
-	if (pthread_atfork(prepare, parent, child))
-		hetcuda_log("no memory to watch for fork");
+	int result = watch_forks();
+
+	if (result)
+		hetcuda_log("forks can't be watched: error %d", result);
 }

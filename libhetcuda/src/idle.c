@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
@@ -16,6 +15,7 @@
 #include "books.h"
 #include "context.h"
 #include "real.h"
+#include "spawn.h"
 #include "thread.h"
 
 struct job {
@@ -71,24 +71,6 @@ static void *run(void *argument)
 	pthread_cond_signal(&j->changed);
 	pthread_mutex_unlock(&j->mu);
 	return NULL;
-}
-
-// A thread of ours takes none of the program's signals.
-static int start(struct job *j)
-{
-	sigset_t all, before;
-	pthread_t thread;
-	pthread_attr_t attributes;
-	int error = pthread_attr_init(&attributes);
-	if (error)
-		return error;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, &attributes, run, j);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return error;
 }
 
 static struct job *make(void)
@@ -147,7 +129,7 @@ static int begin(bool anew, const struct timespec *end)
 	left = make();
 	if (!left)
 		return -ENOMEM;
-	int error = start(left);
+	int error = hetcuda_spawn(run, left);
 	if (error) {
 		drop(left);
 		left = NULL;

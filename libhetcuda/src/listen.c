@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +18,7 @@
 #include "hetcuda_control.h"
 #include "log.h"
 
-enum { STACK = 1 << 20, SUFFIXES = 64 };
+enum { SUFFIXES = 64 };
 
 bool hetcuda_listening(int fd, const char *path)
 {
@@ -138,27 +136,4 @@ int hetcuda_listen(const char *prefix, char path[HETCUDA_PATH])
 	if (fd < 0)
 		hetcuda_log("control: no socket %s in %s: %s", prefix, directory, strerror(-fd));
 	return fd;
-}
-
-int hetcuda_listen_thread(void *(*run)(void *), const char *name)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	sigset_t all, old;
-	int r;
-
-	r = pthread_attr_init(&attributes);
-	if (r)
-		return -r;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK);
-	/* The program's signals are for the program's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&thread, &attributes, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attributes);
-	if (!r)
-		pthread_setname_np(thread, name);
-	return -r;
 }

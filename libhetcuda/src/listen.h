@@ -28,7 +28,4 @@ int hetcuda_listen(const char *prefix, char path[HETCUDA_PATH]);
  */
 bool hetcuda_listening(int fd, const char *path);
 
-/* Starts a thread that no signal of the program's goes to. 0 or an errno (negative). */
-int hetcuda_listen_thread(void *(*run)(void *), const char *name);
-
 #endif

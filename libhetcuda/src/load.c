@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fork.h"
 #include "log.h"
@@ -42,7 +43,7 @@ void *hetcuda_real[HETCUDA_EXPORTS];
 void *hetcuda_table[HETCUDA_EXPORTS + HETCUDA_SPARES];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Thread_local bool loading __attribute__((tls_model("initial-exec")));
+static _Thread_local bool loading;
 
 /*
  * What stands in the table for a function that is not there. They are called
@@ -74,6 +75,9 @@ bool hetcuda_is_stub(const void *p)
 								     << HETCUDA_STUB_SHIFT;
 }
 
+/* What the linker said of a driver's library that is there. */
+static char refused[384];
+
 /*
  * NULL, unless it is a driver and not ourselves: our file has the driver's
  * soname, and may be what the linker finds under one of its other names too.
@@ -83,7 +87,11 @@ static void *open_driver(const char *file)
 	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL), *init;
 
 	if (!handle) {
-		hetcuda_log("%s", dlerror());
+		const char *reason = dlerror();
+
+		hetcuda_log("%s", reason);
+		if (file[0] == '/' && !access(file, F_OK))
+			snprintf(refused, sizeof(refused), "%s", reason);
 		return NULL;
 	}
 	init = dlsym(handle, names[HETCUDA_INDEX_cuInit]);
@@ -174,6 +182,25 @@ static void *find_driver(void)
 	return handle ? handle : find_by_soname();
 }
 
+/* musl has not got it; what lets programs for glibc run over musl has. */
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/*
+ * The program is told that there is no device, as programs can bear. Why is what
+ * the linker would have told it, were we not there.
+ */
+static void explain(void)
+{
+	if (!refused[0]) {
+		hetcuda_log("there is no driver: every call fails");
+		return;
+	}
+	hetcuda_warn("the driver's library can't be loaded, so every call fails: %s", refused);
+	if (!gnu_get_libc_version)
+		hetcuda_warn("NVIDIA's driver is made for glibc, and this program runs with another C library: "
+			     "take an image with glibc, or add glibc's functions to this one (Alpine: gcompat)");
+}
+
 static void override(unsigned int i, void *ours)
 {
 	if (hetcuda_real[i])
@@ -194,7 +221,7 @@ static void load(void)
 	hetcuda_fork_start();
 	handle = find_driver();
 	if (!handle) {
-		hetcuda_log("there is no driver: every call fails");
+		explain();
 		return;
 	}
 	for (i = 0; i < HETCUDA_EXPORTS; i++) {

@@ -19,18 +19,13 @@ void hetcuda_log_start(void)
 	enabled = value && *value && !(value[0] == '0' && !value[1]);
 }
 
-void hetcuda_log(const char *format, ...)
+static void print(const char *format, va_list list)
 {
 	char line[512];
 	int saved = errno, n, m;
-	va_list list;
 
-	if (!enabled)
-		return;
 	n = snprintf(line, sizeof(line) - 1, "hetcuda[%d]: ", (int)getpid());
-	va_start(list, format);
 	m = vsnprintf(line + n, sizeof(line) - 1 - (size_t)n, format, list);
-	va_end(list);
 	if (m > 0)
 		n += m;
 	if (n > (int)sizeof(line) - 2)
@@ -41,4 +36,24 @@ void hetcuda_log(const char *format, ...)
 	if (write(STDERR_FILENO, line, (size_t)n) < 0)
 		errno = saved;
 	errno = saved;
+}
+
+void hetcuda_log(const char *format, ...)
+{
+	va_list list;
+
+	if (!enabled)
+		return;
+	va_start(list, format);
+	print(format, list);
+	va_end(list);
+}
+
+void hetcuda_warn(const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	print(format, list);
+	va_end(list);
 }

@@ -16,6 +16,9 @@
  */
 void hetcuda_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, always: for what the linker would have said there. */
+void hetcuda_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 void hetcuda_log_start(void);
 
 #endif

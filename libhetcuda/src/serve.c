@@ -4,7 +4,6 @@
 #include "serve.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,6 +13,7 @@
 #include "clock.h"
 #include "context.h"
 #include "real.h"
+#include "spawn.h"
 #include "submit.h"
 #include "thread.h"
 #include "watch.h"
@@ -305,19 +305,8 @@ static void *run(void *argument)
 bool serve_start(void)
 {
 	static bool patient_runs, urgent_runs;
-	sigset_t all, before;
-	pthread_t thread;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (!patient_runs && pthread_create(&thread, NULL, run, &patient) == 0) {
-		pthread_detach(thread);
-		patient_runs = true;
-	}
-	if (!urgent_runs && pthread_create(&thread, NULL, run, &urgent) == 0) {
-		pthread_detach(thread);
-		urgent_runs = true;
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	patient_runs = patient_runs || !hetcuda_spawn(run, &patient);
+	urgent_runs = urgent_runs || !hetcuda_spawn(run, &urgent);
 	return patient_runs && urgent_runs;
 }
 

@@ -51,10 +51,27 @@ hetcuda_stubs:
 	.org hetcuda_stubs + (hetcuda_index << HETCUDA_STUB_SHIFT), 0xcc
 	.endm
 
+	/*
+	 * The thread's record, in r11 (thread.h says why by a descriptor). A
+	 * descriptor's function changes rax only, and wants the stack aligned.
+	 * (glibc before 2.40 changes vector registers too, where it has no static
+	 * TLS left and the thread comes here for the first time. Of the driver's
+	 * functions three take floating-point numbers by value, two for a texture
+	 * that another call has made.)
+	 */
+	.macro self
+	pushq %rax
+	.cfi_adjust_cfa_offset 8
+	leaq hetcuda_self@tlsdesc(%rip), %rax
+	call *hetcuda_self@tlscall(%rax)
+	movq %fs:(%rax), %r11
+	popq %rax
+	.cfi_adjust_cfa_offset -8
+	.endm
+
 	/* At the start of a stub, on the stack is what the caller has put there. */
 	.macro body
-	movq hetcuda_self@gottpoff(%rip), %r11
-	movq %fs:(%r11), %r11
+	self
 	testq %r11, %r11
 	jz 2f
 	movq (%r11), %r10
@@ -111,8 +128,8 @@ hetcuda_stubs:
 	.type \name, @function
 \name:
 	.cfi_startproc
-	movq hetcuda_self@gottpoff(%rip), %r11
-	cmpq $0, %fs:(%r11)
+	self
+	testq %r11, %r11
 	movl $hetcuda_index, %r11d
 	/* The first call of all may have to load the driver. */
 	je hetcuda_slow_jump

@@ -13,7 +13,6 @@
 #include "work.h"
 
 extern const char hetcuda_submits[];
-extern _Thread_local struct hetcuda_thread *hetcuda_self __attribute__((tls_model("initial-exec")));
 
 // Read by submit_x86_64.S: what stood in the table.
 void *hetcuda_submit_next[HETCUDA_EXPORTS];

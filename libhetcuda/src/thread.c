@@ -14,16 +14,8 @@
 #include "gate.h"
 #include "load.h"
 
-/*
- * Initial-exec: the stubs find it with two loads and no call. It is a pointer
- * of 8 bytes, so the static TLS that every libc keeps for libraries that are
- * loaded later has room for it.
- */
-#define STATIC_TLS __attribute__((tls_model("initial-exec")))
-
-extern _Thread_local struct hetcuda_thread *hetcuda_self STATIC_TLS;
-_Thread_local struct hetcuda_thread *hetcuda_self STATIC_TLS;
-static _Thread_local bool internal STATIC_TLS;
+_Thread_local struct hetcuda_thread *hetcuda_self;
+static _Thread_local bool internal;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hetcuda_thread *list;

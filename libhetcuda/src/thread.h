@@ -38,6 +38,16 @@ struct hetcuda_thread {
 	struct hetcuda_frame frames[(HETCUDA_THREAD_SIZE - 64) / HETCUDA_FRAME_SIZE];
 };
 
+/*
+ * The calling thread's, NULL before its first call. Thread-local variables of the
+ * library are found by TLS descriptors (-mtls-dialect=gnu2 in the Makefile): in
+ * static TLS, where the C library has room for it, with one call of a function
+ * of two instructions; else in memory of the thread's own. The initial-exec
+ * model is three instructions less, but works in static TLS only, of which glibc
+ * keeps some for libraries that are opened later, and musl none.
+ */
+extern _Thread_local struct hetcuda_thread *hetcuda_self;
+
 static_assert(sizeof(struct hetcuda_frame) == HETCUDA_FRAME_SIZE, "stub.h");
 static_assert(offsetof(struct hetcuda_frame, back) == HETCUDA_FRAME_BACK, "stub.h");
 static_assert(offsetof(struct hetcuda_frame, saved) == HETCUDA_FRAME_SAVED, "stub.h");

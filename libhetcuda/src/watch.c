@@ -20,6 +20,7 @@
 
 #include "log.h"
 #include "serve.h"
+#include "spawn.h"
 
 // Newer than the headers of some systems that build this.
 #ifndef USERFAULTFD_IOC_NEW
@@ -61,7 +62,7 @@ static void chain(int signal, siginfo_t *info, void *context)
 	// may leave by a jump, and then the mark stays.)
 	static _Thread_local struct {
 		const void *info, *frame;
-	} last __attribute__((tls_model("initial-exec")));
+	} last;
 	const void *frame = __builtin_frame_address(0);
 	bool again = last.info == info && (uintptr_t)frame < (uintptr_t)last.frame;
 	if (again || (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))) {
@@ -273,20 +274,13 @@ static void *read_faults(void *unused)
 
 static bool start_reader(void)
 {
-	sigset_t all, mask;
-	pthread_t thread;
 	stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (stop < 0)
 		return false;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	int error = pthread_create(&thread, NULL, read_faults, NULL);
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	if (error) {
+	if (hetcuda_spawn(read_faults, NULL)) {
 		close(stop);
 		return false;
 	}
-	pthread_detach(thread);
 	return true;
 }
 
