@@ -25,6 +25,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/cmd/hetgpu/doctor"
 )
 
 // userConfigs are configurations that hosts have, in containerd's versions of the
@@ -142,6 +144,10 @@ func TestInstall(t *testing.T) {
 					if got := at(ours, strings.Split(path, "/")...); got != want {
 						t.Errorf("%s is %v, not %v", path, got, want)
 					}
+				}
+				r := cliJSON[doctor.Report](ctx, t, d, 0, "doctor", "--address", d.Address(), "--containerd-config", config)
+				if c := results(t, r, "Kubernetes"); len(c) != 1 || c[0].Status != doctor.OK || c[0].Found != "handler hetgpu" {
+					t.Errorf("hetgpu doctor: %+v", c)
 				}
 				if text != "" {
 					if got := at(all, append(slices.Clone(runtimesPath), "mine", "runtime_type")...); got != stockRuntime {

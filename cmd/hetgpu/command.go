@@ -66,8 +66,8 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 
 func doctorCommand() *cobra.Command {
 	var (
-		asJSON        bool
-		file, address string
+		asJSON                bool
+		file, address, daemon string
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -85,6 +85,7 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			host.ContainerdConfig = daemon
 			report := doctor.Run(cmd.Context(), host, doctor.Checks, version.Version)
 			if err := show(cmd.OutOrStdout(), asJSON, report); err != nil {
 				return err
@@ -97,6 +98,7 @@ func doctorCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
 	cmd.Flags().StringVar(&file, "config", "", "configuration `file`, instead of "+config.Path)
+	cmd.Flags().StringVar(&daemon, "containerd-config", containerdConfig, "containerd's configuration `file`")
 	addressFlag(cmd, &address)
 	return cmd
 }

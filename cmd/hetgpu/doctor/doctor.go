@@ -65,6 +65,7 @@ var Checks = []Check{
 	{"directories", directories},
 	{"containerd", containerdProgram},
 	{"containerd daemon", containerdDaemon},
+	{"Kubernetes", kubernetes},
 	{"runc", runcProgram},
 	{"shim", shimProgram},
 	{"device helper", helperProgram},
@@ -88,8 +89,10 @@ type Host struct {
 	UID int
 	// Bin is the directory of our own programs.
 	Bin string
-	// Address is containerd's socket.
-	Address string
+	// Address is containerd's socket, and ContainerdConfig its configuration file,
+	// which may be missing.
+	Address          string
+	ContainerdConfig string
 	// Config is the host's configuration, and ConfigErr why it can't be used.
 	Config    config.Config
 	ConfigErr error

@@ -45,7 +45,7 @@ func (m machine) host(t *testing.T) *Host {
 	}
 	t.Setenv("PATH", filepath.Join(root, "bin"))
 	t.Setenv(config.Env, "")
-	h := &Host{Root: root, Bin: filepath.Join(root, "own"), Address: filepath.Join(root, "containerd.sock"), Config: config.Default()}
+	h := &Host{Root: root, Bin: filepath.Join(root, "own"), Address: filepath.Join(root, "containerd.sock"), ContainerdConfig: "/containerd.toml", Config: config.Default()}
 	h.CountCalls = func() error { return nil }
 	// Never the CRIU of the machine that runs the tests.
 	h.Config.CRIU.Path = filepath.Join(root, "bin", "criu")
@@ -66,6 +66,21 @@ const (
 	noDriver = `echo '{"driver":"","api":0,"devices":null,"symbols":[],"errors":["libnvidia-ml.so.1: cannot open shared object file"]}'; exit 1`
 	nvrm     = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (root@build)\nGCC version: gcc version 13.3.0\n"
 )
+
+// dump is a containerd that prints a configuration in which one handler passes
+// annotations on, if it was asked for that.
+func dump(handler, annotations string) string {
+	runtime := map[string]string{
+		"runc": `runtime_type = "io.containerd.runc.v2"`, "ours": `runtime_type = "io.hetgpu.v2"`,
+		"as-runc": `runtime_type = "io.containerd.runc.v2"` + "\n" + `runtime_path = "/opt/bin/containerd-shim-hetgpu-v2"`,
+	}[handler]
+	return `[ "$*" = "--config /containerd.toml config dump" ] || exit 1
+echo level=warning >&2
+echo 'version = 4
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.other]
+runtime_type = "io.containerd.runsc.v1"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.` + handler + "]\n" + runtime + "\npod_annotations = [" + annotations + "]'"
+}
 
 func withoutProbes(h *Host) { h.CountCalls = func() error { return errors.New("no uprobes") } }
 
@@ -113,6 +128,17 @@ func TestChecks(t *testing.T) {
 		{"no containerd", "containerd", nil, nil, Warn, "not in PATH", "install"},
 		{"broken containerd", "containerd", machine{"bin/containerd": "echo no libc; exit 1"}, nil, Fail, "no libc", "again"},
 		{"mute containerd", "containerd", machine{"bin/containerd": ""}, nil, Warn, "no version", ""},
+
+		{"no containerd for it", "Kubernetes", nil, nil, OK, "none", ""},
+		{"no handler", "Kubernetes", machine{"bin/containerd": dump("runc", "")}, nil, OK, "hetgpu install", ""},
+		{"handler", "Kubernetes", machine{"bin/containerd": dump("ours", `"io.hetgpu.*", "io.hetgpu.*/*"`)}, nil, OK, "handler ours", ""},
+		{"handler by path", "Kubernetes", machine{"bin/containerd": dump("as-runc", `"io.hetgpu.*", "*.hetgpu.*/*"`)}, nil, OK, "handler as-runc", ""},
+		{"no annotations", "Kubernetes", machine{"bin/containerd": dump("ours", "")}, nil, Warn, "keeps back the annotation io.hetgpu.restore:", "pod_annotations"},
+		{"none for one container", "Kubernetes", machine{"bin/containerd": dump("as-runc", `"io.hetgpu.*"`)}, nil, Warn, "io.hetgpu.restore/NAME", "pod_annotations"},
+		{"CRIU's too", "Kubernetes", machine{"bin/containerd": dump("ours", `"*", "*/*"`)}, nil, Warn, "as root", "take that pattern out"},
+		{"a bad pattern", "Kubernetes", machine{"bin/containerd": dump("ours", `"["`)}, nil, Warn, "keeps back", "pod_annotations"},
+		{"no dump", "Kubernetes", machine{"bin/containerd": "echo odd version >&2; exit 1"}, nil, Warn, "odd version", "docs/install.md"},
+		{"no TOML", "Kubernetes", machine{"bin/containerd": "echo ="}, nil, Warn, "config dump", "docs/install.md"},
 
 		{"no daemon", "containerd daemon", nil, nil, Warn, "not running", "--address"},
 
