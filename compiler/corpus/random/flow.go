@@ -161,5 +161,9 @@ func twoEntries(g *generator, t together) {
 
 // exit ends some threads.
 func exit(g *generator, _ together) {
-	g.emit("@%s%s %s;", not(g), g.reg('p'), pick(g, []string{"exit", "ret"}))
+	how := pick(g, []string{"exit", "ret"})
+	if g.small { // who only returns would miss barriers
+		how = "exit"
+	}
+	g.emit("@%s%s %s;", not(g), g.reg('p'), how)
 }

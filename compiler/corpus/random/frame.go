@@ -60,7 +60,10 @@ func (g *generator) fill() {
 func (g *generator) functions() {
 	g.write(".version 8.8\n.target sm_100a\n.address_size 64\n")
 	g.write(".const .align 16 .b8 constants[64] = {%s};\n.global .align 16 .b8 globals[64] = {%s};\n", g.bytes(64), g.bytes(64))
-	g.write(".extern .shared .align 16 .b8 dynamic[];\n")
+	if !g.free {
+		g.write(".extern .shared .align 16 .b8 dynamic[];\n.shared .align 16 .b8 places[%d];\n.shared .align 4 .b32 counters[%d];\n.shared .b32 cell;\n",
+			16*g.threads, len(reductions))
+	}
 	g.inside = true
 	for range g.n(4) {
 		g.begin()
@@ -97,9 +100,9 @@ func (g *generator) functions() {
 	g.inside = false
 }
 
-// kernel writes the program's one kernel.
-func (g *generator) kernel() {
-	g.begin()
+// thread declares and computes what a function with barriers knows of its thread.
+func (g *generator) thread() {
+	g.uniform, g.perWarp = nil, nil
 	for i := range numU {
 		g.uniform, g.perWarp = append(g.uniform, "%u"+itoa(i)), append(g.perWarp, "%w"+itoa(i))
 	}
@@ -109,6 +112,50 @@ func (g *generator) kernel() {
 	g.emit("mov.u32 %%tid_, %%tid.x;")
 	g.emit("mov.u32 %%lane, %%laneid;")
 	g.emit("shr.u32 %%warp, %%tid_, 5;")
+}
+
+// places are the thread's in shared memory.
+func (g *generator) places() {
+	g.emit("mov.u64 %%cells, places;")
+	g.emit("mad.wide.u32 %%own, %%tid_, 16, %%cells;")
+	g.emit("mov.u64 %%dyns, dynamic;")
+	g.emit("mad.wide.u32 %%dyn, %%tid_, 16, %%dyns;")
+}
+
+// together writes functions that all threads of a block call together.
+func (g *generator) together() {
+	if g.free {
+		return
+	}
+	g.small = true
+	for range g.n(3) {
+		g.begin()
+		g.thread()
+		g.emit("ld.param.u32 %%u0, [a];")
+		g.emit("ld.param.b64 %%d0, [b];")
+		g.emit("ld.param.b64 %%in, [in];")
+		g.emit("ld.param.b64 %%counts, [counts];")
+		g.emit("add.u32 %%u1, %%u0, 1;")
+		g.emit("mov.u32 %%u2, %%ntid.x;")
+		for i := range numU {
+			g.emit("add.u32 %%w%d, %%warp, %%u%d;", i, i)
+		}
+		g.places()
+		g.emit("not.b64 %%d1, %%d0;")
+		g.emit("ld.shared.v2.b64 {%%d2, %%d3}, [%%own];")
+		g.fill()
+		g.statements(block)
+		g.emit("st.param.b64 [c], %s;", g.reg('d'))
+		g.end(fmt.Sprintf(".func (.param .b64 c) m%d(.param .b32 a, .param .b64 b, .param .b64 in, .param .b64 counts)", g.meetings))
+		g.meetings++
+	}
+	g.small = false
+}
+
+// kernel writes the program's one kernel.
+func (g *generator) kernel() {
+	g.begin()
+	g.thread()
 	g.emit("ld.param.u32 %%u0, [n];")
 	g.emit("mov.u32 %%u1, %%ctaid.x;")
 	g.emit("mov.u32 %%u2, 3;")
@@ -140,13 +187,7 @@ func (g *generator) kernel() {
 
 // shared gives the block's memory its first values.
 func (g *generator) shared() {
-	g.emit(".shared .align 16 .b8 places[%d];", 16*g.threads)
-	g.emit(".shared .align 4 .b32 counters[%d];", len(reductions))
-	g.emit(".shared .b32 cell;")
-	g.emit("mov.u64 %%cells, places;")
-	g.emit("mad.wide.u32 %%own, %%tid_, 16, %%cells;")
-	g.emit("mov.u64 %%dyns, dynamic;")
-	g.emit("mad.wide.u32 %%dyn, %%tid_, 16, %%dyns;")
+	g.places()
 	g.emit("st.shared.v2.b64 [%%own], {%%d0, %%d1};")
 	g.emit("st.shared.v2.b64 [%%dyn], {%%d2, %%d1};")
 	g.emit("setp.ne.u32 %%q0, %%tid_, 0;")

@@ -33,7 +33,7 @@ func Program(decisions []byte) (*corpus.Case, string) {
 	_, _ = h.Write(decisions)
 	g := &generator{decisions: decisions, inputs: rand.New(rand.NewPCG(h.Sum64(), 1))} //nolint:gosec // not a secret
 	g.threads = [...]uint32{64, 32, 40, 96, 1, 70, 128}[g.n(7)]
-	g.quiet = g.n(4) != 3
+	g.quiet = g.n(8) != 7
 	switch g.n(8) {
 	case 5:
 		g.mayExit = true
@@ -43,6 +43,7 @@ func Program(decisions []byte) (*corpus.Case, string) {
 		g.mayExit, g.free = true, true
 	}
 	g.functions()
+	g.together()
 	g.kernel()
 	const grid = 2
 	total := int(grid * g.threads)
@@ -85,14 +86,16 @@ type generator struct {
 	quiet     bool // loops don't depend on global memory, so that blocks surely don't wait for one another
 	free      bool // threads have nothing to do with one another: no barriers, no shared memory
 	text      strings.Builder
-	callees   int
+	callees   int // functions that threads call alone
+	meetings  int // functions that all of a block call together
 
 	// The function at hand.
 	body   strings.Builder
 	labels int
 	loops  int  // registers that count
 	size   int  // statements
-	inside bool // a function, and not the kernel
+	inside bool // a function that threads call alone
+	small  bool // one that all of a block call together
 	// uniform are registers that are the same for a block; perWarp for a warp.
 	uniform, perWarp []string
 	// nest is how deep statements are nested, rounds how deep loops are.

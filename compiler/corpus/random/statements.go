@@ -51,6 +51,9 @@ func (g *generator) anything(t together) {
 		if g.whole() && g.threads >= 64 {
 			possible = append(possible, pair)
 		}
+		if g.meetings > 0 && !g.small && g.rounds < 2 {
+			possible = append(possible, callTogether, callTogether)
+		}
 	}
 	pick(g, possible)(g, t)
 }
@@ -59,15 +62,18 @@ const maxNest = 5
 
 // mostStatements is behind how many nothing is begun that has others in it.
 func (g *generator) mostStatements() int {
-	if g.inside {
+	switch {
+	case g.inside:
 		return 8
+	case g.small:
+		return 14
 	}
 	return 150
 }
 
 // mostRounds is how deep loops may be nested.
 func (g *generator) mostRounds() int {
-	if g.inside {
+	if g.inside || g.small {
 		return 1
 	}
 	return 3
@@ -177,7 +183,7 @@ func table(g *generator, _ together) {
 }
 
 // global: what is loaded from global memory may be used here.
-func (g *generator) global() bool { return g.rounds == 0 || !g.quiet }
+func (g *generator) global() bool { return g.rounds == 0 && !g.small || !g.quiet }
 
 // own is a place of the thread's.
 func own(g *generator, _ together) {
@@ -285,7 +291,7 @@ func copyAsync(g *generator, _ together) {
 
 // call calls a function, or one of two.
 func call(g *generator, _ together) {
-	g.called = g.inside
+	g.called = g.inside || g.small
 	g.emit("{")
 	g.emit(".param .b32 a; .param .b64 b; .param .b64 c;")
 	g.emit("and.b32 %%t0, %s, 3;", g.word())
@@ -303,6 +309,19 @@ func call(g *generator, _ together) {
 	} else {
 		g.emit("call (c), f%d, (a, b);", f)
 	}
+	g.emit("ld.param.b64 %s, [c];", g.reg('d'))
+	g.emit("}")
+}
+
+// callTogether calls a function in which all threads of the block meet.
+func callTogether(g *generator, _ together) {
+	g.emit("{")
+	g.emit(".param .b32 a; .param .b64 b; .param .b64 in; .param .b64 counts; .param .b64 c;")
+	g.emit("st.param.b32 [a], %s;", pick(g, g.uniform))
+	g.emit("st.param.b64 [b], %s;", g.reg('d'))
+	g.emit("st.param.b64 [in], %%in;")
+	g.emit("st.param.b64 [counts], %%counts;")
+	g.emit("call (c), m%d, (a, b, in, counts);", g.n(g.meetings))
 	g.emit("ld.param.b64 %s, [c];", g.reg('d'))
 	g.emit("}")
 }
