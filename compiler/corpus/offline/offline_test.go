@@ -131,7 +131,7 @@ func TestIntel(t *testing.T) {
 	if err != nil {
 		t.Skip("no ocloc: Debian 12 has it (intel-opencl-icd), Debian 13 has no compiler for Intel's GPUs")
 	}
-	for device, fp64 := range map[string]bool{"dg2": false, "pvc": true} {
+	for device, fp64 := range map[string]bool{"dg2": false, "pvc": true, "tgllp": false} {
 		t.Run(device, func(t *testing.T) {
 			t.Parallel()
 			text, entries := everything(t, fp64)
