@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -49,6 +50,8 @@ type memory struct {
 	// devices are those that Park was told of, and parent is Save's.
 	devices []string
 	parent  string
+	// data says that the memory is not all zeros.
+	data bool
 	// loaded are the keys that Load was given.
 	loaded []string
 	// key is that with which Save encrypts, nil for none.
@@ -190,12 +193,19 @@ func (g splitGPU) Save(ctx context.Context, dir, parent string, procs []gpuplugi
 		return gpuplugin.Stored{}, err
 	}
 	index, stored := &memfile.Index{}, gpuplugin.Stored{}
-	for _, p := range procs {
-		if p.Split {
-			index.Processes = append(index.Processes, memfile.Process{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{zeroBlock()}}}})
-			stored.Bytes, stored.Zero = stored.Bytes+4096, stored.Zero+4096
+	block := zeroBlock()
+	if g.data {
+		if block, err = g.dataBlock(dir, parent, index); err != nil {
+			return stored, err
 		}
 	}
+	for _, p := range procs {
+		if p.Split {
+			index.Processes = append(index.Processes, memfile.Process{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{block}}}})
+		}
+	}
+	sizes := index.Sizes()
+	stored.Bytes, stored.Zero, stored.Written, stored.Reused = sizes.Memory, sizes.Zero, sizes.Stored, sizes.Reused
 	if g.key != nil {
 		index.KeyID, index.Salt = g.key.ID(), memfile.NewSalt()
 		stored.KeyID = index.KeyID
@@ -203,6 +213,20 @@ func (g splitGPU) Save(ctx context.Context, dir, parent string, procs []gpuplugi
 	_, err = memfile.WriteIndex(dir, index, g.key)
 	g.secured = g.secured || err == nil
 	return stored, err
+}
+
+// dataBlock is a block that is not zero, in a file of the snapshot or, if there is one
+// before, in that one's.
+func (g splitGPU) dataBlock(dir, parent string, index *memfile.Index) (memfile.Block, error) {
+	data := bytes.Repeat([]byte{1}, 4096)
+	index.Files = []memfile.DataFile{{Name: memfile.DataName(0), Size: uint64(len(data))}}
+	digest, _ := memfile.DigestOf(data)
+	block := memfile.Block{Digest: digest, File: 1}
+	if parent != "" {
+		index.Files[0].Generation = 1
+		return block, nil
+	}
+	return block, os.WriteFile(filepath.Join(dir, memfile.DataName(0)), data, 0o600)
 }
 
 func zeroBlock() memfile.Block {

@@ -53,6 +53,26 @@ func (s *saving) checkParent() error {
 		return fmt.Errorf("%w: %s has no device memory in files of its own (engine %s), and the kernel does not track which other memory is written: nothing could be left there",
 			ErrParent, dir, m.Engine)
 	}
+	if err := present(before); err != nil {
+		return fmt.Errorf("the snapshot before: %w", err)
+	}
+	return nil
+}
+
+// present fails unless all files with a snapshot's device memory are there, those
+// of the snapshots before among them, with their sizes: nothing is started, or
+// stopped, for memory that would be missed at the end. Their contents are verified
+// when they are read.
+func present(s *snapshot.Snapshot) error {
+	index, err := s.ReadMemory()
+	if err != nil || index == nil {
+		return err
+	}
+	files, err := index.OpenData(s.Dir)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", snapshot.ErrCorrupt, s.Dir, err)
+	}
+	memfile.CloseAll(files)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
 
@@ -46,6 +47,73 @@ func TestMemoryParent(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Without the snapshot before nothing is started, wherever it is that it has gone:
+// no memory is loaded.
+func TestRestoreWithoutParent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(base string) error
+		text   string
+	}{
+		"moved together":     {func(string) error { return nil }, ""},
+		"moved away":         {func(base string) error { return os.Rename(filepath.Join(base, "first"), filepath.Join(base, "else")) }, "leads to none"},
+		"its file is gone":   {func(base string) error { return os.Remove(filepath.Join(base, "first", memfile.DataName(0))) }, "parent/hetgpu-mem-0.img"},
+		"its file is longer": {func(base string) error { return os.Truncate(filepath.Join(base, "first", memfile.DataName(0)), 8192) }, "8192 bytes"},
+		"a file in its place": {func(base string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(base, "first")), os.WriteFile(filepath.Join(base, "first"), nil, 0o600))
+		}, "leads to none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			w := newSplitWorld(t)
+			w.data = true
+			for _, r := range []Request{splitRequest(filepath.Join(base, "first"), false), second(filepath.Join(base, "second"))} {
+				if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := tc.change(base); err != nil {
+				t.Fatal(err)
+			}
+			moved := base + "-moved"
+			if err := os.Rename(base, moved); err != nil {
+				t.Fatal(err)
+			}
+			m, err := snapshot.ReadManifest(filepath.Join(moved, "second"))
+			if err != nil || m.Memory.ReusedBytes != 4096 || !m.Options.WholePages || m.Version != 6 {
+				t.Fatalf("manifest %+v, %v", m, err)
+			}
+			again := newSplitWorld(t)
+			r, err := Open(t.Context(), filepath.Join(moved, "second"), Target{GPU: again.gpu(), Library: library})
+			if err == nil {
+				err = r.Verified(t.Context())
+				r.Close(t.Context())
+			}
+			if tc.text == "" && err != nil || tc.text != "" && (!errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), tc.text)) {
+				t.Errorf("err = %v", err)
+			}
+			if loaded := inOrder(again.calls, []string{"load"}); loaded != (tc.text == "") {
+				t.Errorf("called %v", again.calls)
+			}
+			// Nor is anything stopped to add to what is not whole.
+			third := second(filepath.Join(moved, "third"))
+			third.MemoryParent = "../second"
+			w.calls = nil
+			_, err = w.container().Checkpoint(t.Context(), third)
+			if (err == nil) != (tc.text == "") || inOrder(w.calls, []string{"lock"}) != (tc.text == "") {
+				t.Errorf("a third on top: %v; called %v", err, w.calls)
+			}
+		})
+	}
+}
+
+// second is a request for a snapshot beside "first", which only device memory is
+// left in.
+func second(dir string) Request {
+	r := splitRequest(dir, false)
+	r.MemoryParent, r.Manifest.Options.Incremental, r.Manifest.Options.WholePages = "../first", true, true
+	return r
 }
 
 // A snapshot that nothing can be left in is found out before anything is changed.

@@ -4,13 +4,17 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
@@ -205,6 +209,9 @@ func (r *Restore) verify(ctx context.Context) error {
 	if err := r.snap.Verify(ctx, now); err != nil {
 		return err
 	}
+	if err := r.leadsOn(); err != nil {
+		return err
+	}
 	index, err := r.snap.ReadMemory()
 	if err != nil {
 		return err
@@ -218,6 +225,19 @@ func (r *Restore) verify(ctx context.Context) error {
 	}
 	r.begin(ctx, beside)
 	return nil
+}
+
+// leadsOn fails if the snapshot before is missing, or its files of device memory.
+func (r *Restore) leadsOn() error {
+	if !r.snap.Manifest.Options.Incremental {
+		return nil
+	}
+	link := filepath.Join(r.snap.Dir, memfile.ParentName)
+	if info, err := os.Stat(link); err != nil || !info.IsDir() {
+		return fmt.Errorf("%w: it has only what had changed since the snapshot before, and %s leads to none: keep the two side by side, as they were (%w)",
+			snapshot.ErrCorrupt, link, cmp.Or(err, error(unix.ENOTDIR)))
+	}
+	return present(r.snap)
 }
 
 // onDevices fails for device memory on others than the snapshot's devices, for

@@ -128,8 +128,8 @@ func TestDecodeRefuses(t *testing.T) {
 		want       error
 		text       string
 	}{
-		{"newer", strings.Replace(plain, `"version":1`, `"version":6`, 1), ErrNewerVersion, "version 6"},
-		{"newer, with unknown fields", `{"version":7,"engine":[1],"later":true}`, ErrNewerVersion, "up to 5"},
+		{"newer", strings.Replace(plain, `"version":1`, `"version":7`, 1), ErrNewerVersion, "version 7"},
+		{"newer, with unknown fields", `{"version":8,"engine":[1],"later":true}`, ErrNewerVersion, "up to 6"},
 		{"unknown field", strings.Replace(plain, `"version":1`, `"version":1,"later":true`, 1), ErrCorrupt, "later"},
 		{"unknown field below", strings.Replace(plain, `"arch"`, `"x":1,"arch"`, 1), ErrCorrupt, "x"},
 		{"no version", strings.Replace(plain, `"version":1,`, ``, 1), ErrCorrupt, "no version"},

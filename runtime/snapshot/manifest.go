@@ -20,7 +20,7 @@ const (
 	ManifestName = "hetgpu.json"
 	// Version is the newest format that this package writes and reads. It writes
 	// the oldest that can say what there is to say ([Manifest.version]).
-	Version = 5
+	Version = 6
 	// ChunkSize is the number of bytes that one digest covers.
 	ChunkSize = 64 << 20
 )
@@ -115,8 +115,11 @@ type Options struct {
 	ExternalUnixSockets bool `json:"external_unix_sockets,omitempty"`
 	FileLocks           bool `json:"file_locks,omitempty"`
 	Terminal            bool `json:"terminal,omitempty"`
-	// Incremental says that the memory images refer to a parent snapshot.
+	// Incremental says that there is a parent snapshot, in which memory was left.
 	Incremental bool `json:"incremental,omitempty"`
+	// WholePages says that it was device memory alone, and that CRIU's images are
+	// complete. Since version 6.
+	WholePages bool `json:"whole_pages,omitempty"`
 }
 
 // Process is a process that held GPU state.

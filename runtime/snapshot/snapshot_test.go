@@ -201,7 +201,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"manifest is a link", instead(ManifestName, link), unix.ELOOP, ManifestName},
 		{"manifest is a pipe", instead(ManifestName, pipe), nil, "no regular file"},
 		{"manifest changed", write(ManifestName, "{}"), ErrCorrupt, ManifestName},
-		{"newer", write(ManifestName, string(envelope(`{"version":6}`))), ErrNewerVersion, ManifestName},
+		{"newer", write(ManifestName, string(envelope(`{"version":7}`))), ErrNewerVersion, ManifestName},
 		{"missing", del("core-1.img"), ErrCorrupt, "core-1.img is missing"},
 		{"short", write("core-1.img", "regist"), ErrCorrupt, "6 bytes"},
 		{"long", write("core-1.img", "registers!"), ErrCorrupt, "10 bytes"},

@@ -17,6 +17,9 @@ import (
 
 // version is the oldest format that can say what the manifest says.
 func (m *Manifest) version() int {
+	if m.Options.WholePages {
+		return 6
+	}
 	if m.Memory != nil && m.Memory.KeyID != "" {
 		return 5
 	}
@@ -61,8 +64,11 @@ func (m *Manifest) apart() string {
 // Apart tells whether the process's device memory is in files of the snapshot.
 func (p Process) Apart() bool { return p.Memory == MemorySplit || p.Memory == MemoryStorage }
 
-// validateSplit checks what versions 2 to 5 brought.
+// validateSplit checks what versions 2 to 6 brought.
 func (m *Manifest) validateSplit() error {
+	if m.Options.WholePages && !m.Options.Incremental {
+		return errors.New("no memory was left in a snapshot before, and it says which")
+	}
 	if m.Memory != nil && m.Engine != EngineSplit && m.Engine != EngineDriver {
 		return fmt.Errorf("engine %q, and device memory in files", m.Engine)
 	}

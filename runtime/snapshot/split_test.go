@@ -51,6 +51,8 @@ func TestVersions(t *testing.T) {
 		"storage":     {func(m *Manifest) { *m = *storageExample() }, 3},
 		"a key":       {func(m *Manifest) { *m = *splitExample(); m.Memory.KeyID = "0123456789abcdef" }, 5},
 		"a keeper":    {func(m *Manifest) { *m = *keptExample() }, 4},
+		"a parent":    {func(m *Manifest) { m.Options.Incremental = true }, 1},
+		"whole pages": {func(m *Manifest) { m.Options.Incremental, m.Options.WholePages = true, true }, 6},
 	} {
 		m := example()
 		tc.edit(m)
@@ -103,6 +105,10 @@ func TestDecodeRefusesSplit(t *testing.T) {
 		"a reason of more than is read": {func(m *Manifest) { m.EngineReason = strings.Repeat("x", maxText+1) }, "engine reason"},
 		"encrypted in version 4":        {func(m *Manifest) { m.Version, m.Memory.KeyID = 4, "0123456789abcdef" }, "version 4 has fields of version 5"},
 		"a key's name that is none":     {func(m *Manifest) { m.Version, m.Memory.KeyID = 5, "../x" }, "encrypted with the key"},
+		"whole pages in version 5": {func(m *Manifest) {
+			m.Version, m.Options.Incremental, m.Options.WholePages = 5, true, true
+		}, "version 5 has fields of version 6"},
+		"whole pages and no parent": {func(m *Manifest) { m.Version, m.Options.WholePages = 6, true }, "left in a snapshot before"},
 		"kept, and encrypted": {func(m *Manifest) {
 			m.Version, m.Memory.KeyID, m.Memory.Keeper = 5, "0123456789abcdef", &Keeper{}
 		}, "keeper"},

@@ -144,6 +144,11 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if opts.Parent != "" && criu.CheckFeature(ctx, tool.Path, memoryTracking) == nil {
 		dump.Parent = opts.Parent
 	}
+	// CRIU adds to whatever has its images, so where it can, a client of containerd's may name any.
+	memoryParent := opts.Parent
+	if dump.Parent != "" && !opts.short {
+		memoryParent = ""
+	}
 	conf := c.criuOptions(s, dump.TCPEstablished)
 	conf.Timeout = opts.timeout
 	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
@@ -154,12 +159,12 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	defer os.Remove(c.criuConfig())
-	request := checkpoint.Request{Dump: dump, MemoryParent: opts.Parent, Keep: opts.KeepOnGPU, Progress: told, Manifest: snapshot.Manifest{
+	request := checkpoint.Request{Dump: dump, MemoryParent: memoryParent, Keep: opts.KeepOnGPU, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
 		Host: s.host(ctx, c, tool),
 		Options: snapshot.Options{
 			TCPEstablished: dump.TCPEstablished, ExternalUnixSockets: dump.UnixSockets,
-			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: dump.Parent != "" || opts.Parent != "",
+			FileLocks: dump.FileLocks, Terminal: dump.Terminal, Incremental: opts.Parent != "", WholePages: opts.Parent != "" && dump.Parent == "",
 		},
 	}}
 	if opts.Layer || opts.Container != nil {
@@ -211,9 +216,10 @@ func (c *container) checkpointOptions(r *taskapi.CheckpointTaskRequest) (checkpo
 			return o, fmt.Errorf("checkpoint options: %w", err)
 		}
 		o.dump = runc.Dump{
-			Dir: r.Path, WorkDir: opts.WorkPath, Parent: opts.ParentPath, Exit: opts.Exit, EmptyNamespaces: opts.EmptyNamespaces,
+			Dir: r.Path, WorkDir: opts.WorkPath, Exit: opts.Exit, EmptyNamespaces: opts.EmptyNamespaces,
 			TCPEstablished: opts.OpenTcp, UnixSockets: opts.ExternalUnixSockets, Terminal: opts.Terminal, FileLocks: opts.FileLocks,
 		}
+		o.Parent = opts.ParentPath
 	}
 	o.dump.TCPEstablished = o.dump.TCPEstablished || c.policy.TCP == oci.TCPEstablished
 	return o, nil

@@ -386,7 +386,7 @@ func TestCheckpointOptions(t *testing.T) {
 	c := &container{policy: oci.Policy{CheckpointExit: true, TCP: oci.TCPEstablished}}
 	o, err := c.checkpointOptions(&taskapi.CheckpointTaskRequest{Path: "/i", Options: sent})
 	d := o.dump
-	if err != nil || !d.Exit || !d.TCPEstablished || !d.UnixSockets || !d.Terminal || !d.FileLocks || d.WorkDir != "/w" || d.Parent != "../p" || d.Dir != "/i" || len(d.EmptyNamespaces) != 1 {
+	if err != nil || !d.Exit || !d.TCPEstablished || !d.UnixSockets || !d.Terminal || !d.FileLocks || d.WorkDir != "/w" || o.Parent != "../p" || d.Parent != "" || d.Dir != "/i" || len(d.EmptyNamespaces) != 1 {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	// Options that were sent win over the annotation; without any it decides.

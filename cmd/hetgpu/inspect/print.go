@@ -205,7 +205,8 @@ func options(o snapshot.Options) string {
 		{"external unix sockets", o.ExternalUnixSockets},
 		{"file locks", o.FileLocks},
 		{"terminal", o.Terminal},
-		{"incremental (needs its parent)", o.Incremental},
+		{"incremental (needs its parent)", o.Incremental && !o.WholePages},
+		{"incremental (device memory only; needs its parent)", o.WholePages},
 	} {
 		if option.on {
 			set = append(set, option.name)

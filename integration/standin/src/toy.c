@@ -5,7 +5,7 @@
 // it. Each tick adds one to every word of device memory, reads all of it back
 // and compares; a word that differs, or any CUDA error, ends it with status 1.
 //
-//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-p keep|event|close]
+//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-k pieces] [-p keep|event|close]
 //
 // It prints "tick K sum S" (with more than one rank: "rank R tick K sum S")
 // every tick. See README.md for the options.
@@ -31,9 +31,12 @@
 
 enum { MAX_RANKS = 64, MANAGED = 64 << 10 /* words */, PATIENCE_MS = 20000 };
 
+// Memory that stays as it is: pieces of so many words, which are moved some at a time.
+enum { MAX_KEPT = 256, KEPT = 1 << 20, WINDOW = 1 << 18 };
+
 static struct {
 	size_t bytes;
-	int ranks, gpu;
+	int ranks, gpu, kept;
 	unsigned interval_ms, long_ms;
 	unsigned long ticks;
 	bool managed, system_calls, collective;
@@ -52,11 +55,10 @@ static struct shared {
 
 struct rank {
 	int number;
-	CUdeviceptr data, managed, counters, imported;
+	CUdeviceptr data, managed, counters, imported, kept[MAX_KEPT];
 	CUmodule module;
 	CUfunction add, spin, meet;
 	CUevent event;
-	uint32_t *host;
 	int file; // with -s, what the kernel writes managed memory to and reads it from
 };
 
@@ -97,15 +99,53 @@ static void load(struct rank *k)
 	CK(cuModuleGetFunction(&k->meet, k->module, "meet"));
 }
 
+// Memory is moved some of it at a time: what the program has of it is little.
+static uint32_t window[WINDOW];
+
+static size_t window_at(size_t words, size_t first)
+{
+	return words - first < WINDOW ? words - first : WINDOW;
+}
+
+// put fills memory with a pattern, and compare looks whether it is that, every word so much
+// more; it returns the sum.
+static void put(const struct rank *k, CUdeviceptr to, size_t words, uint32_t with)
+{
+	for (size_t first = 0; first < words; first += WINDOW) {
+		size_t n = window_at(words, first);
+		for (size_t i = 0; i < n; i++)
+			window[i] = pattern(k, first + i) ^ with;
+		CK(cuMemcpyHtoD(to + first * 4, window, n * 4));
+	}
+}
+
+static uint64_t compare(const struct rank *k, CUdeviceptr from, size_t words, uint32_t with, uint32_t more)
+{
+	uint64_t sum = 0;
+	for (size_t first = 0; first < words; first += WINDOW) {
+		size_t n = window_at(words, first);
+		CK(cuMemcpyDtoH(window, from + first * 4, n * 4));
+		for (size_t i = 0; i < n; i++) {
+			uint32_t want = (pattern(k, first + i) ^ with) + more;
+			if (window[i] != want) {
+				printf("error: word %zu is %u and not %u\n", first + i, window[i], want);
+				fflush(stdout);
+				_exit(1);
+			}
+			sum += (uint64_t)window[i] * ((first + i) | 1);
+		}
+	}
+	return sum;
+}
+
 static void fill(struct rank *k)
 {
 	CK(cuMemAlloc(&k->data, opt.bytes));
-	k->host = malloc(opt.bytes);
-	if (!k->host)
-		check("malloc", CUDA_ERROR_OUT_OF_MEMORY);
-	for (size_t i = 0; i < opt.bytes / 4; i++)
-		k->host[i] = pattern(k, i);
-	CK(cuMemcpyHtoD(k->data, k->host, opt.bytes));
+	put(k, k->data, opt.bytes / 4, 0);
+	for (int i = 0; i < opt.kept; i++) {
+		CK(cuMemAlloc(&k->kept[i], KEPT * 4));
+		put(k, k->kept[i], KEPT, (uint32_t)i + 1);
+	}
 }
 
 static bool ipc(const char *how)
@@ -163,11 +203,12 @@ static void teardown(struct rank *k)
 {
 	CK(cuModuleUnload(k->module));
 	CK(cuMemFree(k->data));
+	for (int i = 0; i < opt.kept; i++)
+		CK(cuMemFree(k->kept[i]));
 	if (k->managed)
 		CK(cuMemFree(k->managed));
 	if (opt.collective)
 		CK(cuMemHostUnregister(shared));
-	free(k->host);
 }
 
 // work starts what the tick is about; it is asynchronous.
@@ -242,17 +283,11 @@ static void verify_managed(const struct rank *k, uint32_t tick)
 
 static uint64_t verify(struct rank *k, uint32_t tick)
 {
-	uint64_t sum = 0;
-	CK(cuMemcpyDtoH(k->host, k->data, opt.bytes));
-	for (size_t i = 0; i < opt.bytes / 4; i++) {
-		if (k->host[i] != pattern(k, i) + tick) {
-			printf("error: word %zu is %u and not %u\n", i, k->host[i], pattern(k, i) + tick);
-			fflush(stdout);
-			_exit(1);
-		}
-		sum += (uint64_t)k->host[i] * (i | 1);
+	if (opt.kept) {
+		int i = (int)(tick % (uint32_t)opt.kept);
+		compare(k, k->kept[i], KEPT, (uint32_t)i + 1, 0);
 	}
-	return sum;
+	return compare(k, k->data, opt.bytes / 4, 0, tick);
 }
 
 // look checks that rank 1 still sees what rank 0 writes: with an event, all that
@@ -328,7 +363,7 @@ static int run_ranks(void)
 
 static void options(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:mscp:")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:msck:p:")) != -1;) {
 		switch (o) {
 		case 'b': opt.bytes = strtoull(optarg, NULL, 10) / 4 * 4; break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -339,11 +374,12 @@ static void options(int argc, char **argv)
 		case 'm': opt.managed = true; break;
 		case 's': opt.system_calls = true; break;
 		case 'c': opt.collective = true; break;
+		case 'k': opt.kept = atoi(optarg); break;
 		case 'p': opt.ipc = optarg; break;
 		default: exit(2);
 		}
 	}
-	if (opt.bytes == 0 || opt.ranks < 1 || opt.ranks > MAX_RANKS)
+	if (opt.bytes == 0 || opt.ranks < 1 || opt.ranks > MAX_RANKS || opt.kept < 0 || opt.kept > MAX_KEPT)
 		exit(2);
 }
 
