@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -184,6 +185,53 @@ func TestGPUSplitNoRoom(t *testing.T) {
 	r := d.restore(ctx, t, s, dir)
 	r.expectGoesOn(ctx, 1)
 	r.stop(ctx)
+}
+
+// A device with memory for a tenth more than the program has: it is saved and goes on, is
+// restored, and saved again, and what its processes share stays shared. There is never
+// room for two of everything.
+func TestGPUSplitCrowded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks, pieces int
+		args          []string
+	}{
+		"one process":           {1, 15, nil},
+		"memory that is shared": {2, 7, []string{"-p", "keep"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := onGPUs(t)
+			ctx := d.testContext(t)
+			const program = 64 << 20
+			d.change(t, standin.H200s(2, 1).WithMemory(program+program/10))
+			s := d.split(spec{args: append([]string{
+				inContainer + "/toy", "-i", "10", "-g", "0", "-b", "4194304", "-n", strconv.Itoa(tc.ranks), "-k", strconv.Itoa(tc.pieces),
+			}, tc.args...)})
+			c := d.run(ctx, t, s)
+			c.ticksOn(ctx, tc.ranks)
+			d.expectUsed(t, usual.GPUs[0], program)
+			for range 2 {
+				if m := expectSplit(t, c.mustCheckpoint(ctx, false)); m.Memory.Bytes != program {
+					t.Errorf("memory %+v", m.Memory)
+				}
+				c.expectGoesOn(ctx, tc.ranks)
+			}
+			c.expectKept(ctx, tc.ranks, tc.pieces)
+			dir := c.mustCheckpoint(ctx, true)
+			c.waitExit(ctx)
+			c.delete(ctx)
+			c.remove()
+			for range 2 {
+				r := d.restore(ctx, t, s, dir)
+				r.expectGoesOn(ctx, tc.ranks)
+				dir = r.mustCheckpoint(ctx, false)
+				expectSplit(t, dir)
+				r.expectKept(ctx, tc.ranks, tc.pieces)
+				d.expectUsed(t, usual.GPUs[0], program)
+				r.stop(ctx)
+				r.remove()
+			}
+		})
+	}
 }
 
 // A paused container is saved as it is, and goes on when it is resumed.

@@ -98,7 +98,7 @@ func unpark(t *testing.T, control string, p parked) {
 	if err != nil || hello.State != hetcuda.Parked || hello.Chunks != len(p.chunks) {
 		t.Fatalf("%+v, %v; want %d chunks, parked", hello, err, len(p.chunks))
 	}
-	if missing, err := c.Unpark(t.Context(), p.chunks, p.fds, false); err != nil || missing != 0 {
+	if missing, err := c.Unpark(t.Context(), p.chunks, p.fds); err != nil || missing != 0 {
 		t.Fatal(err)
 	}
 	if err := c.Release(t.Context()); err != nil {

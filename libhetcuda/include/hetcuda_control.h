@@ -37,11 +37,18 @@
  *     UNPARK   parked: `count` chunks follow, each with a descriptor, of those
  *              that were parked, in any order. They are mapped again where they
  *              were; what is not imported is copied into memory that the process
- *              makes, if there is room and timeout_ms is not HETCUDA_AS_IS. Chunks that another process has made may
- *              come in a later UNPARK: the reply's count is how many are to come
+ *              makes, if there is room and its flags don't say otherwise. Chunks
+ *              that another process has made may come in a later UNPARK: the
+ *              reply's count is how many are to come. One that is refused takes
+ *              nothing, and leaves what those before it on this connection took
  *     SHARE    parked or held, after an UNPARK: the chunks that this process has
  *              made and others may have are exported, as in PARK; not those for
  *              which there was no room
+ *     OWN      held, after the last UNPARK: what was taken as it was is copied into
+ *              memory that the process makes, one chunk after the other. The peer
+ *              has let go of it by now, so that each makes room for the next. What
+ *              other processes have too stays. The reply's count is how many MiB
+ *              are left as they were; the text says why
  *     RELEASE  held or stepped, and not parked: calls go on
  *     STEP     from now on only `count` calls that give a device work may begin,
  *              in the order in which they come; the others wait, and all other
@@ -56,7 +63,7 @@
  * have, too; and then all are held. HOLD of a process that is stepped and can't
  * be held in time leaves it stepped, with no call left.
  *
- * STEP and STATUS are there from protocol 2 on, MARK and SHARE from 3 on.
+ * STEP and STATUS are there from protocol 2 on, MARK and SHARE from 3 on, OWN from 4 on.
  *
  * A connection that ends takes its STEP and HOLD (and a PARK without COMMIT) with it, so
  * that a peer that dies leaves a running program. What is parked stays parked,
@@ -75,7 +82,7 @@
 #define HETCUDA_SOCKET_PREFIX "hetcuda."
 #define HETCUDA_MAGIC 0x31637468u /* "htc1" */
 
-enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 3 };
+enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 4 };
 
 enum hetcuda_op {
 	HETCUDA_HELLO = 1,
@@ -88,6 +95,7 @@ enum hetcuda_op {
 	HETCUDA_STATUS = 8,
 	HETCUDA_MARK = 9,
 	HETCUDA_SHARE = 10,
+	HETCUDA_OWN = 11,
 };
 
 enum hetcuda_state {
@@ -100,7 +108,7 @@ enum hetcuda_state {
 struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
-	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK; UNPARK: HETCUDA_AS_IS or 0 */
+	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK */
 	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK */
 };
 
@@ -108,7 +116,7 @@ struct hetcuda_reply {
 	uint32_t magic;
 	uint32_t op;    /* of the request */
 	int32_t status; /* 0, or a CUresult (positive), or an errno (negative) */
-	uint32_t count; /* PARK, SHARE: chunks that follow; UNPARK: to come; COMMIT: MiB */
+	uint32_t count; /* PARK, SHARE: chunks that follow; UNPARK: to come; COMMIT, OWN: MiB */
 	char text[HETCUDA_TEXT]; /* why, for people; ends with 0 */
 };
 
@@ -140,9 +148,6 @@ struct hetcuda_status {
 	uint64_t passed;  /* calls that have, since the process ran */
 };
 
-/* The peer could not take all of those that share the memory: they go on with what they have. */
-enum { HETCUDA_AS_IS = 1 };
-
 /*
  * Memory that several processes have is a chunk of each. The driver lets only the
  * process export it that has made it, so the peer has to find out which memory an
@@ -173,6 +178,11 @@ static inline uint64_t hetcuda_mark_offset(uint64_t nonce, uint32_t place, uint6
 enum hetcuda_chunk_flags {
 	HETCUDA_EXPORTED = 1, /* another process may have it too */
 	HETCUDA_IMPORTED = 2, /* another process has made it */
+	/* For UNPARK, which looks at these two only. AS_IS: it is not copied, for others have the memory
+	 * who did not let go of it. LATER: it is copied by OWN, for there is no room for two of everything;
+	 * but what others may have is copied now, since they get it from this process. */
+	HETCUDA_AS_IS = 4,
+	HETCUDA_LATER = 8,
 };
 
 /* One piece of device memory. */
@@ -181,7 +191,7 @@ struct hetcuda_chunk {
 	uint64_t address; /* where it is mapped, 0 for one that is not mapped anywhere */
 	uint64_t size;    /* a multiple of the device's granularity */
 	uint8_t device[16]; /* CUuuid */
-	uint32_t flags;   /* hetcuda_chunk_flags; not looked at in UNPARK */
+	uint32_t flags;   /* hetcuda_chunk_flags */
 	uint32_t reserved;
 };
 

@@ -399,10 +399,8 @@ size_t block_share(const struct extent *e, struct source *s, struct chunk *list[
 	struct backing *m = of(e)->memory;
 	*s = (struct source){.number = m->chunk[0]->id, .size = m->place->size, .count = m->count, .device = m->device};
 	size_t n = 0;
-	for (size_t i = first; i < m->count && n < most; i++) {
-		m->chunk[i]->shared = true;
+	for (size_t i = first; i < m->count && n < most; i++)
 		list[n++] = m->chunk[i];
-	}
 	return n;
 }
 

@@ -68,8 +68,8 @@ struct source {
 bool block_imported(const struct extent *e);
 
 // block_share describes the block of an allocation of ours (but for the owner),
-// and lists its chunks from the first one on, at most so many, from now on shared;
-// it returns how many. Lock: held.
+// and lists its chunks from the first one on, at most so many; it returns how many.
+// Lock: held.
 size_t block_share(const struct extent *e, struct source *s, struct chunk *list[], size_t first, size_t most);
 
 // block_has tells whether a context has a block of another process. Lock: held.

@@ -47,7 +47,8 @@ struct chunk {
 	bool borrowed; // made by this one, but the handle is the peer's (own.h)
 	bool counted;  // among those whose sharing can't be followed (counters.h)
 	bool parked;
-	bool taken; // imported again by the UNPARK that is under way
+	bool taken;   // imported again, by an UNPARK
+	bool settled; // by one that has succeeded
 
 	bool marked;       // with a number of the peer's, at mark_offset (mark.h)
 	uint64_t unmarked; // what was there

@@ -356,7 +356,11 @@ static int mark(const struct hetcuda_request *request)
 
 static int share(const struct hetcuda_request *request)
 {
-	return send_all(request, hetcuda_memory_export_shared, hetcuda_memory_share());
+	char text[HETCUDA_TEXT] = "";
+	uint32_t count = 0;
+	int r = hetcuda_memory_share(&count, text);
+
+	return r ? answer(request, r, 0, text) : send_all(request, hetcuda_memory_export_shared, count);
 }
 
 static int park(const struct hetcuda_request *request)
@@ -371,6 +375,13 @@ static int park(const struct hetcuda_request *request)
 		return answer(request, r, 0, text);
 	exported = true;
 	return send_all(request, hetcuda_memory_export, count);
+}
+
+static uint32_t mib(uint64_t bytes)
+{
+	uint64_t n = (bytes + MIB - 1) / MIB;
+
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static int commit(const struct hetcuda_request *request)
@@ -388,8 +399,8 @@ static int commit(const struct hetcuda_request *request)
 		exported = false;
 		state = HETCUDA_PARKED;
 	}
-	trimmed = r ? 0 : (hetcuda_memory_trimmed() + MIB - 1) / MIB;
-	return answer(request, r, trimmed < UINT32_MAX ? (uint32_t)trimmed : UINT32_MAX, text);
+	trimmed = r ? 0 : hetcuda_memory_trimmed();
+	return answer(request, r, mib(trimmed), text);
 }
 
 /* All chunks are received even if one was refused: the reply comes after them. */
@@ -411,21 +422,32 @@ static int unpark(const struct hetcuda_request *request)
 		if (!k || (size_t)n % sizeof(chunks[0]) || k > left || k != transit.count) {
 			hetcuda_log("control: UNPARK ended with %u chunks to come", left);
 			close_transit();
-			hetcuda_memory_take_undo();
 			return ENDED;
 		}
 		for (i = 0; !status && i < k; i++)
-			status = hetcuda_memory_take(&chunks[i], transit.fd[i], request->timeout_ms == HETCUDA_AS_IS, text);
+			status = hetcuda_memory_take(&chunks[i], transit.fd[i], text);
 		close_transit();
 		left -= k;
 	}
 	if (!status)
 		status = hetcuda_memory_take_finish(&missing, text);
 	if (status)
-		hetcuda_memory_take_undo();
+		hetcuda_memory_take_undo(false);
 	else if (!missing)
 		state = HETCUDA_HELD;
 	return answer(request, status, status ? 0 : missing, text);
+}
+
+static int own(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	uint64_t left = 0;
+	int r;
+
+	if (exported)
+		return answer(request, -EINVAL, 0, "OWN after PARK");
+	r = hetcuda_memory_own(&left, text);
+	return answer(request, r, mib(left), text);
 }
 
 static int release(const struct hetcuda_request *request)
@@ -452,6 +474,7 @@ static int perform(const struct hetcuda_request *request)
 		[HETCUDA_STEP] = { step, RUNNING | STEPPED, "STEP of a program that is held" },
 		[HETCUDA_MARK] = { mark, HELD, "MARK of a program that is not held, or parked" },
 		[HETCUDA_SHARE] = { share, HELD | PARKED, "SHARE of a program that is not held" },
+		[HETCUDA_OWN] = { own, HELD, "OWN of a program that is not held, or parked" },
 		[HETCUDA_STATUS] = { tell_status, STEPPED, "STATUS of a program that is not stepped" },
 	};
 
@@ -506,7 +529,7 @@ static void serve_connection(void)
 	abandon();
 	/* Of an UNPARK that waited for another one. */
 	if (state == HETCUDA_PARKED)
-		hetcuda_memory_take_undo();
+		hetcuda_memory_take_undo(true);
 	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;

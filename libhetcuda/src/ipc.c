@@ -107,7 +107,11 @@ static size_t share(const struct channel_request *q, struct reply *p, size_t fir
 	p->offset = e->address - block_base(e);
 	p->asked = e->asked;
 	p->status = (int32_t)export(list, n, &channel_serving);
-	return p->status ? 0 : n;
+	if (p->status)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		list[i]->shared = true;
+	return n;
 }
 
 bool ipc_answer(const struct channel_request *q)
@@ -121,7 +125,10 @@ bool ipc_answer(const struct channel_request *q)
 		return true;
 	for (size_t first = 0, n; first < p.count; first += n) {
 		n = share(q, &p, first, CHANNEL_BATCH);
-		// The end of the connection is the answer now.
+		// What the driver says of it comes in place of descriptors; else the end of
+		// the connection is the answer now.
+		if (n == 0 && p.status > 0)
+			channel_send(&channel_serving, &(uint64_t){(uint64_t)p.status}, sizeof *sizes, 0, CHANNEL_SERVER_PATIENCE_MS);
 		if (n == 0)
 			return true;
 		for (size_t i = 0; i < n; i++)
@@ -222,6 +229,8 @@ static int import_all(const struct reply *p, CUdevice device, struct chunk ***re
 		ssize_t n = channel_receive(&channel_asking, numbers, sizeof numbers, &count, CHANNEL_PATIENCE_MS);
 		if (n == 0)
 			r = -EAGAIN; // it is being parked, or was freed, or ended: the next try tells
+		else if (n == sizeof *numbers && count == 0 && numbers[0] > 0 && numbers[0] <= CUDA_ERROR_UNKNOWN)
+			r = (int)numbers[0];
 		else if (n < 0 || count == 0 || (size_t)n != count * sizeof *numbers || have + count > p->count)
 			r = CUDA_ERROR_INVALID_HANDLE;
 		for (size_t i = 0; r == 0 && i < count; i++, have++) {

@@ -418,6 +418,19 @@ int managed_quiesce(char *text)
 	return 0;
 }
 
+void managed_pause(void)
+{
+	PAGES();
+	serve_pause();
+}
+
+void managed_grant(void)
+{
+	PAGES();
+	for (struct range *r = range_first(); r; r = range_next(r))
+		grant(r);
+}
+
 void managed_abandon(void)
 {
 	PAGES();

@@ -37,9 +37,12 @@ bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stre
 void managed_context_gone(CUcontext context);
 
 // For park.c. After managed_quiesce the device has everything, and threads that
-// touch it wait; managed_abandon lets them go on. managed_commit is called when
-// the device memory is gone, managed_resume when it is back.
+// touch it wait, as they do after managed_pause; managed_abandon lets them go on.
+// managed_commit is called when the device memory is gone, managed_resume when it is
+// back, and managed_grant when some of it was mapped anew otherwise.
 int managed_quiesce(char *text);
+void managed_pause(void);
+void managed_grant(void);
 void managed_abandon(void);
 void managed_commit(void);
 void managed_resume(void);

@@ -87,30 +87,40 @@ void hetcuda_memory_abandon(void);
 
 /*
  * Imports one parked chunk and maps it where it was (GPU work may not see it
- * before take_finish), or, unless as_is, memory of the process's own with the same
- * contents, if there is room. The caller closes fd. The id, size and device must be
- * those of a parked chunk that was not taken yet, otherwise
+ * before take_finish), or, as its flags have it, memory of the process's own with
+ * the same contents, if there is room. The caller closes fd. The id, size and device
+ * must be those of a parked chunk that was not taken yet, otherwise
  * -EINVAL: what is in `chunk` came from another process.
  */
-int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text);
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text);
 
 /*
  * 0 when every parked chunk was taken: the memory is the program's again. Also
  * 0 if chunks are to come that other processes have made: so many are *missing.
- * With an error (-ENOENT: others are missing) nothing is taken any more.
+ * With an error (-ENOENT: others are missing) take_undo follows.
  */
 int hetcuda_memory_take_finish(uint32_t *missing, char *text);
 
 /*
- * Numbers the chunks that this process has made and other processes may have, and
- * that are there and can be exported; how many there are. Then export_shared for
- * each in turn, as export.
+ * The taking failed: what was taken since the last take_finish that succeeded is let
+ * go of again, or `all` that was taken; it stays parked.
  */
-uint32_t hetcuda_memory_share(void);
+void hetcuda_memory_take_undo(bool all);
+
+/*
+ * Numbers the chunks that this process has made and other processes may have, and
+ * that are there and can be exported, from 0 to count - 1. Then export_shared for
+ * each in turn, as export. After quiesce, which makes room for the numbers.
+ */
+int hetcuda_memory_share(uint32_t *count, char *text);
 int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
 
-/* The taking failed: what was taken is let go of again; all stays parked. */
-void hetcuda_memory_take_undo(void);
+/*
+ * After take_finish: makes what was taken as it was the process's own, as far as there
+ * is room. *left is how many bytes are not, and text says why. An error only if some
+ * of it is not where the program looks for it.
+ */
+int hetcuda_memory_own(uint64_t *left, char *text);
 
 /*
  * In the child of a fork, in its only thread, before anything else runs.

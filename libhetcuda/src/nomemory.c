@@ -66,9 +66,8 @@ WEAK void hetcuda_memory_abandon(void)
 {
 }
 
-WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text)
+WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 {
-	(void)as_is;
 	(void)chunk;
 	(void)fd;
 	(void)text;
@@ -89,8 +88,17 @@ WEAK int hetcuda_memory_mark(uint64_t nonce, char *text)
 	return 0;
 }
 
-WEAK uint32_t hetcuda_memory_share(void)
+WEAK int hetcuda_memory_share(uint32_t *count, char *text)
 {
+	(void)text;
+	*count = 0;
+	return 0;
+}
+
+WEAK int hetcuda_memory_own(uint64_t *left, char *text)
+{
+	(void)text;
+	*left = 0;
 	return 0;
 }
 
@@ -103,8 +111,9 @@ WEAK int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, i
 	return -EINVAL;
 }
 
-WEAK void hetcuda_memory_take_undo(void)
+WEAK void hetcuda_memory_take_undo(bool all)
 {
+	(void)all;
 }
 
 WEAK void hetcuda_memory_forked(int initialized)

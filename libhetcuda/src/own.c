@@ -19,18 +19,26 @@ static CUresult copy(const struct chunk *c, CUdevice device, CUmemGenericAllocat
 	return r;
 }
 
-CUresult own_chunk(struct chunk *c, CUdevice device)
+static void release(CUmemGenericAllocationHandle handle)
 {
-	CUmemGenericAllocationHandle new;
-	CUresult r = REAL(cuMemCreate)(&new, c->size, &c->prop, 0);
+	if (REAL(cuMemRelease)(handle) != CUDA_SUCCESS)
+		COUNT(unreleased);
+}
+
+CUresult own_copy(const struct chunk *c, CUdevice device, CUmemGenericAllocationHandle *made)
+{
+	CUresult r = REAL(cuMemCreate)(made, c->size, &c->prop, 0);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = copy(c, device, new);
-	CUmemGenericAllocationHandle unwanted = r == CUDA_SUCCESS ? c->handle : new;
-	if (r == CUDA_SUCCESS)
-		c->handle = new;
-	if (REAL(cuMemRelease)(unwanted) != CUDA_SUCCESS)
-		COUNT(unreleased);
-	c->borrowed = r != CUDA_SUCCESS;
+	r = copy(c, device, *made);
+	if (r != CUDA_SUCCESS)
+		release(*made);
 	return r;
+}
+
+void own_take(struct chunk *c, CUmemGenericAllocationHandle made)
+{
+	release(c->handle);
+	c->handle = made;
+	c->borrowed = false;
 }

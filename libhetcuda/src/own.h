@@ -12,10 +12,12 @@
 
 #include "chunk.h"
 
-// own_chunk puts a handle of new memory with the same contents into the place of
-// the chunk's, which is released. A context of a device that can reach it is current,
-// and nothing runs that uses the memory; mappings, if any, still show the old one. With
-// an error nothing has changed: there is no room for both, perhaps.
-CUresult own_chunk(struct chunk *c, CUdevice device);
+// own_copy makes new memory with the contents of the chunk's. A context of a device that
+// can reach it is current, and nothing runs that uses the memory. With an error there is
+// none: there is no room for both, perhaps.
+CUresult own_copy(const struct chunk *c, CUdevice device, CUmemGenericAllocationHandle *made);
+
+// own_take puts a handle into the place of the chunk's, which is released.
+void own_take(struct chunk *c, CUmemGenericAllocationHandle made);
 
 #endif

@@ -35,9 +35,10 @@
 static struct chunk **list;
 static uint32_t count;
 
-// Those that others get anew.
+// Those that others get anew, and for how many there is room. It is made for the park:
+// on the way back nothing is to fail that can be had before.
 static struct chunk **shared_list;
-static uint32_t shared_count;
+static uint32_t shared_count, shared_room;
 
 // What was kept for later and has gone to the devices for the park, in bytes.
 static uint64_t trimmed;
@@ -173,10 +174,10 @@ static void leave(const struct place *p)
 		REAL(cuDevicePrimaryCtxRelease)(p->device);
 }
 
-static CUresult own(struct chunk *c)
+static CUresult copy_of(const struct chunk *c, CUmemGenericAllocationHandle *made)
 {
 	struct place p = go_to(c);
-	CUresult r = own_chunk(c, p.device);
+	CUresult r = own_copy(c, p.device, made);
 	leave(&p);
 	return r;
 }
@@ -217,45 +218,90 @@ int hetcuda_memory_mark(uint64_t nonce, char *text)
 	return 0;
 }
 
-// own_mapped does it for a chunk that is mapped.
-static CUresult own_mapped(struct chunk *c, const char **call)
+// replace maps other memory in the place of a chunk's; *other is then which of the two is
+// not the chunk's. If it can't be mapped, the chunk has its own again; if that can't be
+// mapped either, there is a hole.
+static CUresult replace(struct chunk *c, CUmemGenericAllocationHandle *other)
 {
-	CUcontext before, context = on(c->device, &before);
-	*call = "cuMemUnmap";
+	CUmemGenericAllocationHandle old = c->handle, made = *other;
 	CUresult r = unmap(c);
-	off(context, before);
 	if (r == CUDA_SUCCESS) {
-		*call = "the copy into memory of the process's own";
-		r = own(c);
+		c->handle = made;
+		r = map(c);
+		if (r != CUDA_SUCCESS && unmap(c) == CUDA_SUCCESS)
+			c->handle = old;
 	}
-	context = on(c->device, &before);
-	CUresult mapped = map(c);
-	if (mapped != CUDA_SUCCESS) // once more: the program would go on with a hole
-		mapped = map(c);
-	off(context, before);
-	if (mapped != CUDA_SUCCESS)
-		*call = "cuMemMap";
-	return mapped != CUDA_SUCCESS ? mapped : r;
+	if (r != CUDA_SUCCESS && map(c) != CUDA_SUCCESS)
+		map(c); // once more: the program would go on with a hole
+	*other = c->handle == made ? old : made;
+	return r;
 }
 
-// own_borrowed makes chunks the process's own for which there was no room when
-// they came back.
-static int own_borrowed(char *text)
+static bool hole(const struct chunk *c)
 {
-	const char *call;
+	for (const struct mapping *m = c->mappings; m; m = m->next)
+		if (m->away)
+			return true;
+	return false;
+}
+
+// own_mapped makes a chunk the process's own that is mapped.
+static int own_mapped(struct chunk *c, char *text)
+{
+	CUcontext before;
+	CUmemGenericAllocationHandle made;
+	// The others have it by the peer's handle, as this one.
+	if (c->shared) {
+		say(text, "%zu bytes of device memory that other processes have too came back from a park as they were, since there was no room for two of them, or one of the processes failed",
+		    c->size);
+		return -ENOMEM;
+	}
+	CUresult r = copy_of(c, &made);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "the copy into memory of the process's own", c);
+	CUcontext context = on(c->device, &before);
+	CUmemGenericAllocationHandle unwanted = made;
+	r = replace(c, &unwanted);
+	c->borrowed = unwanted == made;
+	if (REAL(cuMemRelease)(unwanted) != CUDA_SUCCESS)
+		COUNT(unreleased);
+	off(context, before);
+	return c->borrowed || hole(c) ? failed(r, text, "cuMemMap", c) : 0;
+}
+
+// own_borrowed makes chunks the process's own that came back as they were. It goes
+// on after the first of the errors, which it returns; *left are the bytes that it is about.
+static int own_borrowed(uint64_t *left, char *text)
+{
+	char ignored[HETCUDA_TEXT];
+	bool any = false;
+	int first = 0;
+	*left = 0;
 	for (struct chunk *c = chunks; c; c = c->next) {
 		if (!c->borrowed)
 			continue;
-		// The others have it by the peer's handle, as this one.
-		if (c->shared) {
-			say(text, "%zu bytes of device memory that other processes have too came back from a park as they were, since there was no room for two of them, or one of the processes failed",
-			    c->size);
-			return -ENOMEM;
-		}
-		CUresult r = own_mapped(c, &call);
-		if (r != CUDA_SUCCESS)
-			return failed(r, text, call, c);
+		any = true;
+		int result = own_mapped(c, first ? ignored : text);
+		if (result)
+			*left += c->size;
+		if (!first)
+			first = result;
 	}
+	if (any)
+		managed_grant();
+	return first;
+}
+
+int hetcuda_memory_own(uint64_t *left, char *text)
+{
+	set_parking(true);
+	managed_pause();
+	int result = own_borrowed(left, text);
+	managed_abandon();
+	set_parking(false);
+	for (struct chunk *c = result ? chunks : NULL; c; c = c->next)
+		if (hole(c))
+			return result;
 	return 0;
 }
 
@@ -280,18 +326,30 @@ static int quiesce(uint32_t timeout_ms, char *text)
 	block_trim();
 	pools_quiesce();
 	trimmed = before - chunk_bytes;
-	result = own_borrowed(text);
+	list = calloc(chunk_count + 1, sizeof *list);
+	shared_list = calloc(chunk_count + 1, sizeof *shared_list);
+	if (!list || !shared_list) {
+		say(text, "there is no memory for the list of %u chunks", chunk_count);
+		return -ENOMEM;
+	}
+	shared_room = chunk_count;
+	result = managed_quiesce(text);
 	if (result)
 		return result;
-	list = calloc(chunk_count + 1, sizeof *list);
-	if (!list)
-		return -ENOMEM;
-	return managed_quiesce(text);
+	// Nobody is served any more who would use the memory meanwhile.
+	uint64_t left;
+	result = own_borrowed(&left, text);
+	if (result)
+		managed_abandon();
+	return result;
 }
 
 int hetcuda_memory_quiesce(uint32_t timeout_ms, uint32_t *total, char *text)
 {
 	forget();
+	free(shared_list);
+	shared_list = NULL;
+	shared_count = shared_room = 0;
 	// From here on no descriptor is made for another process (ipc.c).
 	set_parking(true);
 	int result = quiesce(timeout_ms, text);
@@ -333,15 +391,20 @@ int hetcuda_memory_export(uint32_t i, struct hetcuda_chunk *out, int *fd, char *
 	return i < count ? export(list[i], out, fd, text) : -EINVAL;
 }
 
-uint32_t hetcuda_memory_share(void)
+int hetcuda_memory_share(uint32_t *total, char *text)
 {
-	free(shared_list);
 	shared_count = 0;
-	shared_list = calloc(chunk_count + 1, sizeof *shared_list);
-	for (struct chunk *c = chunks; shared_list && c; c = c->next)
-		if (c->shared && !c->imported && !c->borrowed && (c->taken || !c->parked))
-			shared_list[shared_count++] = c;
-	return shared_count;
+	for (struct chunk *c = chunks; c; c = c->next) {
+		if (!c->shared || c->imported || c->borrowed || (c->parked && !c->taken))
+			continue;
+		if (shared_count == shared_room) {
+			say(text, "SHARE without UNPARK");
+			return -EINVAL;
+		}
+		shared_list[shared_count++] = c;
+	}
+	*total = shared_count;
+	return 0;
 }
 
 int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
@@ -372,6 +435,8 @@ static bool roll_back(uint32_t chunks_done)
 		all = map(list[i]) == CUDA_SUCCESS && all;
 		off(context, before);
 	}
+	if (all)
+		managed_grant();
 	return all;
 }
 
@@ -403,7 +468,7 @@ int hetcuda_memory_commit(char *text)
 	for (uint32_t i = 0; i < count; i++) {
 		let_go(list[i]);
 		list[i]->parked = true;
-		list[i]->taken = false;
+		list[i]->taken = list[i]->settled = false;
 	}
 	managed_commit();
 	return 0;
@@ -438,8 +503,9 @@ static struct chunk *parked(uint64_t id)
 
 // The device's UUID is not compared: a process restored on another GPU has the
 // same devices under other names, and the driver checks what it imports.
-int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, bool as_is, char *text)
+int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
 {
+	CUmemGenericAllocationHandle made;
 	CUcontext before;
 	struct chunk *c = parked(in->id);
 	if (!c || c->taken || c->size != in->size) {
@@ -458,8 +524,9 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, bool as_is, char
 	if (r != CUDA_SUCCESS)
 		return failed(r, text, "cuMemImportFromShareableHandle", c);
 	c->borrowed = !c->imported;
-	if (c->borrowed && !as_is)
-		own(c); // if there is no room, before the next park
+	bool now = !(in->flags & HETCUDA_AS_IS) && (c->shared || !(in->flags & HETCUDA_LATER));
+	if (c->borrowed && now && copy_of(c, &made) == CUDA_SUCCESS)
+		own_take(c, made); // else it is so later (hetcuda_memory_own), or before the next park
 	context = on(c->device, &before);
 	const char *call = "cuMemMap";
 	r = map(c);
@@ -472,12 +539,13 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, bool as_is, char
 	return 0;
 }
 
-void hetcuda_memory_take_undo(void)
+void hetcuda_memory_take_undo(bool all)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		if (list[i]->taken)
-			let_go(list[i]);
-		list[i]->taken = false;
+		if (!list[i]->taken || (list[i]->settled && !all))
+			continue;
+		let_go(list[i]);
+		list[i]->taken = list[i]->settled = false;
 	}
 }
 
@@ -491,13 +559,14 @@ int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 	}
 	if (own > 0) {
 		say(text, "%u of %u chunks are missing", *missing, count);
-		hetcuda_memory_take_undo();
 		return -ENOENT;
 	}
+	for (uint32_t i = 0; i < count; i++)
+		list[i]->settled = list[i]->taken;
 	if (*missing > 0)
 		return 0;
 	for (uint32_t i = 0; i < count; i++)
-		list[i]->parked = list[i]->taken = false;
+		list[i]->parked = list[i]->taken = list[i]->settled = false;
 	forget();
 	managed_resume();
 	return 0;

@@ -71,10 +71,10 @@ static void says_hello(void)
 
 static void order(void)
 {
-	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE, HETCUDA_STATUS },
-				     stepped[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK },
+	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE, HETCUDA_STATUS, HETCUDA_OWN },
+				     stepped[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_OWN },
 				     held[] = { HETCUDA_HOLD, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_STEP, HETCUDA_STATUS },
-				     parked[] = { HETCUDA_HOLD, HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_RELEASE, HETCUDA_STEP, HETCUDA_STATUS };
+				     parked[] = { HETCUDA_HOLD, HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_RELEASE, HETCUDA_STEP, HETCUDA_STATUS, HETCUDA_OWN };
 	struct parcel parcel;
 	int fd = dial(getpid());
 	size_t i;
@@ -93,10 +93,21 @@ static void order(void)
 	CHECK(!ask_park(fd, 1000, &parcel));
 	drop_parcel(&parcel);
 	CHECK(!ask_park(fd, 1000, &parcel));
+	CHECK(ask(fd, HETCUDA_OWN, 0, 0).status == -EINVAL);
 	CHECK(!ask(fd, HETCUDA_COMMIT, 0, 0).status);
 	for (i = 0; i < sizeof(parked) / sizeof(parked[0]); i++)
 		CHECK(ask(fd, parked[i], 100, 0).status == -EINVAL);
 	CHECK(!ask_unpark(fd, &parcel, 7).status);
+	CHECK(ask_hello(fd).state == HETCUDA_HELD);
+	/* What is left is no error; memory that is not where it was is one. */
+	struct hetcuda_reply r = ask(fd, HETCUDA_OWN, 0, 0);
+	CHECK(r.status == 0 && r.count == 0);
+	setenv("HETCUDA_TEST_FAULT", "own", 1);
+	r = ask(fd, HETCUDA_OWN, 0, 0);
+	CHECK(r.status == 0 && r.count == 6 && !strcmp(r.text, "no room"));
+	setenv("HETCUDA_TEST_FAULT", "hole", 1);
+	CHECK(ask(fd, HETCUDA_OWN, 0, 0).status == 1);
+	unsetenv("HETCUDA_TEST_FAULT");
 	CHECK(ask_hello(fd).state == HETCUDA_HELD);
 	CHECK(!ask(fd, HETCUDA_RELEASE, 0, 0).status);
 	drop_parcel(&parcel);

@@ -116,11 +116,10 @@ void hetcuda_memory_abandon(void)
 	numbered = 0;
 }
 
-int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, bool as_is, char *text)
+int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 {
 	uint64_t i = chunk->id - 1, word = 0;
 
-	(void)as_is;
 	if (i >= total || taken[i] >= 0 || chunk->size != SIZE || fault("take", (uint32_t)i)) {
 		snprintf(text, HETCUDA_TEXT, "chunk %llu is not one of those", (unsigned long long)chunk->id);
 		return -EINVAL;
@@ -152,9 +151,11 @@ int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 	return 0;
 }
 
-void hetcuda_memory_take_undo(void)
+void hetcuda_memory_take_undo(bool all)
 {
 	uint32_t i;
+
+	(void)all;
 
 	for (i = 0; i < total; i++) {
 		if (taken[i] >= 0)
@@ -170,9 +171,18 @@ int hetcuda_memory_mark(uint64_t nonce, char *text)
 	return 0;
 }
 
-uint32_t hetcuda_memory_share(void)
+int hetcuda_memory_share(uint32_t *count, char *text)
 {
-	return total;
+	(void)text;
+	*count = total;
+	return 0;
+}
+
+int hetcuda_memory_own(uint64_t *left, char *text)
+{
+	snprintf(text, HETCUDA_TEXT, "no room");
+	*left = fault("own", 0) ? UINT64_C(5) << 20 | 1 : 0;
+	return fault("hole", 0) ? 1 : 0;
 }
 
 int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)

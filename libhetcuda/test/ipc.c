@@ -204,6 +204,52 @@ static void share_import(void)
 	CHECK(count_descriptors() == before);
 }
 
+// Memory whose export fails is nobody else's: it is parked as the process's own.
+static void fails_export(void)
+{
+	CUdeviceptr p;
+	start();
+	CU(cuMemAlloc(&p, 2 * MIB));
+	put(p, 7);
+	CU(cuIpcGetMemHandle(&shared->handle[0], p));
+	set_faults("export error=999\n");
+	for (int i = 0; i < 2; i++) {
+		done_step(1 + 2 * i);
+		wait_step(2 + 2 * i);
+		struct parcel parcel;
+		int control = dial(getpid());
+		CHECK(ask(control, HETCUDA_HOLD, 5000, 0).status == 0);
+		set_faults("");
+		CHECK(ask_park(control, 5000, &parcel) == 0 && parcel.count == 1);
+		CHECK(parcel.chunks[0].flags == (i == 0 ? 0 : HETCUDA_EXPORTED), "%u", parcel.chunks[0].flags);
+		drop_parcel(&parcel);
+		CHECK(ask(control, HETCUDA_RELEASE, 0, 0).status == 0);
+		close(control);
+	}
+	done_step(5);
+	CU(cuMemFree(p));
+}
+
+static void fails_import(void)
+{
+	CUdeviceptr p;
+	start();
+	wait_step(1);
+	GIVES(999, cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	done_step(2);
+	wait_step(3);
+	CU(cuIpcOpenMemHandle(&p, shared->handle[0], LAZY));
+	CHECK(word(p) == 7);
+	done_step(4);
+	wait_step(5);
+	CU(cuIpcCloseMemHandle(p));
+}
+
+static void test_fails(void)
+{
+	RUN(fails_export, fails_import);
+}
+
 static void test_share(void)
 {
 	RUN(share_export, share_import);
@@ -783,6 +829,7 @@ static const struct {
 	{"events", test_events},
 	{"events_park", test_events_park},
 	{"share", test_share},
+	{"fails", test_fails},
 	{"dies", test_dies},
 	{"devices", test_devices},
 	{"threads", test_threads},

@@ -645,6 +645,38 @@ static void test_devices(void)
 		park_self(&self);
 		unpark_self(&self);
 	}
+	// Nor does a park forget it that nothing comes of. The last of the two that are
+	// unmapped is refused, so the other is mapped again.
+	CUdeviceptr later;
+	CU(cuMemAlloc(&later, 3 * MIB));
+	for (int i = 0; i < 2; i++) {
+		struct parcel parcel;
+		int control = dial(getpid());
+		CHECK(ask(control, HETCUDA_HOLD, 5000, 0).status == 0);
+		CHECK(ask_park(control, 5000, &parcel) == 0);
+		if (i == 0) {
+			set_faults("unmap nth=2 error=999\n");
+			CHECK(ask(control, HETCUDA_COMMIT, 0, 0).status == 999);
+			set_faults("");
+		} else {
+			// And what becomes the process's own is mapped anew.
+			CHECK(ask(control, HETCUDA_COMMIT, 0, 0).status == 0);
+			for (uint32_t k = 0; k < parcel.count; k++)
+				parcel.chunks[k].flags |= HETCUDA_LATER;
+			CHECK(ask_unpark(control, &parcel, 64).status == 0);
+		}
+		drop_parcel(&parcel);
+		if (i == 1) {
+			struct hetcuda_reply r = ask(control, HETCUDA_OWN, 0, 0);
+			CHECK(r.status == 0 && r.count == 0, "%s", r.text);
+		}
+		CHECK(ask(control, HETCUDA_RELEASE, 0, 0).status == 0);
+		close(control);
+		gpu_step_there(&a, 0, a.words);
+		gpu_step(&a, 0, a.words);
+		both_check(&a);
+	}
+	CU(cuMemFree(later));
 	drop(&a);
 }
 

@@ -23,7 +23,9 @@ struct memory { // physical, for as long as a handle or a mapping has it
 	int device;
 	unsigned references;
 	unsigned maps;
-	bool exportable, imported;
+	bool exportable;
+	struct memory *next; // of those that are known
+	ino_t number;        // of the file
 };
 
 struct map {
@@ -48,7 +50,7 @@ struct fake fake;
 void *hetcuda_real[HETCUDA_EXPORTS];
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static struct memory *handles[MAX];
+static struct memory *handles[MAX], *all;
 static struct map maps[MAX]; // in the order of addresses
 static size_t map_count;
 static struct reservation reservations[64];
@@ -83,14 +85,48 @@ static CUresult enter(const char *name)
 #define QUERY()                                                                \
 	__attribute__((cleanup(release), unused)) const int held = pthread_mutex_lock(&mu)
 
+// count_used is called before memory becomes known, and after it is none of ours any
+// more: the same memory, made and imported, counts once.
+static void count_used(const struct memory *m, bool now)
+{
+	for (const struct memory *k = all; k; k = k->next)
+		if (k->number == m->number)
+			return;
+	if (now)
+		fake.used[m->device] += m->size;
+	else
+		fake.used[m->device] -= m->size;
+}
+
 static void drop(struct memory *m)
 {
 	if (m->references > 0 || m->maps > 0)
 		return;
+	struct memory **link = &all;
+	while (*link != m)
+		link = &(*link)->next;
+	*link = m->next;
+	count_used(m, false);
 	close(m->fd);
-	if (!m->imported) // who made it has it in its account
-		fake.used[m->device] -= m->size;
 	free(m);
+}
+
+// know makes memory of a file, whose name says the device.
+static struct memory *know(int fd)
+{
+	struct memory *m = calloc(1, sizeof *m);
+	struct stat s;
+	char link[40], name[40] = "";
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	if (fstat(fd, &s) != 0 || readlink(link, name, sizeof name - 1) < 0 || sscanf(name, "/memfd:fake%d", &m->device) != 1)
+		abort();
+	m->fd = fd;
+	m->size = (size_t)s.st_size;
+	m->number = s.st_ino;
+	count_used(m, true);
+	m->next = all;
+	all = m;
+	return m;
 }
 
 static struct memory *of(CUmemGenericAllocationHandle handle)
@@ -128,14 +164,13 @@ static CUresult f_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (fake.used[prop->location.id] + size > fake.memory)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct memory *m = calloc(1, sizeof *m);
-	m->fd = memfd_create("fake", MFD_CLOEXEC);
-	if (m->fd < 0 || ftruncate(m->fd, (off_t)size) != 0)
+	char name[20];
+	snprintf(name, sizeof name, "fake%d", prop->location.id);
+	int fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
 		abort();
-	m->size = size;
-	m->device = prop->location.id;
+	struct memory *m = know(fd);
 	m->exportable = prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	fake.used[m->device] += size;
 	return give(handle, m);
 }
 
@@ -171,11 +206,7 @@ static CUresult f_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h
 	int fd = (int)(intptr_t)shareable;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &s) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct memory *m = calloc(1, sizeof *m);
-	m->fd = dup(fd);
-	m->size = (size_t)s.st_size; // and not exportable, as with the driver
-	m->imported = true;
-	return give(handle, m);
+	return give(handle, know(dup(fd))); // and not exportable, as with the driver
 }
 
 static size_t find_map(CUdeviceptr address) // the first that ends after it

@@ -67,6 +67,14 @@ int managed_quiesce(char *text)
 	return 0;
 }
 
+void managed_pause(void)
+{
+}
+
+void managed_grant(void)
+{
+}
+
 void managed_abandon(void)
 {
 }

@@ -55,14 +55,20 @@ static void drop_descriptors(void)
 }
 
 // give_back gives them in another order than they came.
-static int give_back(void)
+static int give_back_with(uint32_t flags)
 {
 	for (uint32_t i = held; i-- > 0;) {
-		int r = hetcuda_memory_take(&chunks_held[i], fds[i], false, text);
+		chunks_held[i].flags = flags;
+		int r = hetcuda_memory_take(&chunks_held[i], fds[i], text);
 		if (r)
 			return r;
 	}
 	return hetcuda_memory_take_finish(&missing, text);
+}
+
+static int give_back(void)
+{
+	return give_back_with(0);
 }
 
 struct program {
@@ -149,16 +155,17 @@ static void wrong(void)
 	OK(hetcuda_memory_commit(text));
 	struct hetcuda_chunk c = chunks_held[1];
 	c.id += 1000;
-	CHECK(hetcuda_memory_take(&c, fds[1], false, text) == -EINVAL && strstr(text, "not one that is parked"));
+	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL && strstr(text, "not one that is parked"));
 	c = chunks_held[1];
 	c.size *= 2;
-	CHECK(hetcuda_memory_take(&c, fds[1], false, text) == -EINVAL);
-	OK(hetcuda_memory_take(&chunks_held[1], fds[1], false, text));
-	CHECK(hetcuda_memory_take(&chunks_held[1], fds[1], false, text) == -EINVAL);
+	CHECK(hetcuda_memory_take(&c, fds[1], text) == -EINVAL);
+	OK(hetcuda_memory_take(&chunks_held[1], fds[1], text));
+	CHECK(hetcuda_memory_take(&chunks_held[1], fds[1], text) == -EINVAL);
 	CHECK(hetcuda_memory_take_finish(&missing, text) == -ENOENT && strstr(text, "are missing"));
+	hetcuda_memory_take_undo(false);
 	CHECK(fake.handles == 0 && fake.maps == 0);
-	OK(hetcuda_memory_take(&chunks_held[0], fds[0], false, text));
-	hetcuda_memory_take_undo();
+	OK(hetcuda_memory_take(&chunks_held[0], fds[0], text));
+	hetcuda_memory_take_undo(false);
 	CHECK(fake.handles == 0 && fake.maps == 0);
 	OK(give_back());
 	drop_descriptors();
@@ -208,7 +215,7 @@ static void failures(void)
 		fake.nth = 0;
 		if (r != 0) {
 			CHECK(!all && text[0]);
-			hetcuda_memory_take_undo();
+			hetcuda_memory_take_undo(false);
 			CHECK(fake.handles == lost && fake.maps == 0);
 			continue;
 		}
@@ -258,6 +265,59 @@ static void crowded(void)
 	}
 }
 
+// Memory that was taken as it was becomes the process's own when the peer has let go of
+// it, with room for one chunk more; and where a call fails, or there is no room, the
+// program has what it had, and the next try does the rest.
+static void owned(void)
+{
+	struct program p;
+	uint64_t left;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	program_start(&p);
+	size_t handles = fake.handles, maps = fake.maps;
+	OK(hetcuda_memory_own(&left, text));
+	CHECK(left == 0);
+	for (int i = 0; i < 3; i++) {
+		OK(take_descriptors());
+		OK(hetcuda_memory_commit(text));
+		OK(give_back_with(HETCUDA_LATER));
+		drop_descriptors();
+		program_check(&p);
+		fake.memory = fake.used[0] + MIB;
+		text[0] = 0;
+		OK(hetcuda_memory_own(&left, text));
+		CHECK(left == chunk_bytes && strstr(text, "the process's own"));
+		fake.memory = fake.used[0] + GIB;
+		OK(hetcuda_memory_own(&left, text));
+		program_check(&p);
+		CHECK(left == 0 && fake.handles == handles && fake.maps == maps && fake.used[0] == chunk_bytes);
+		CHECK(fake_access(p.huge + 2 * GIB, 0));
+	}
+	fake.memory = 16 * GIB;
+	fake.fail = "";
+	fake.with = CUDA_ERROR_UNKNOWN;
+	for (unsigned n = 1, all = 0; !all; n++) {
+		OK(take_descriptors());
+		OK(hetcuda_memory_commit(text));
+		OK(give_back_with(HETCUDA_LATER));
+		drop_descriptors();
+		text[0] = 0;
+		fake.nth = n;
+		OK(hetcuda_memory_own(&left, text));
+		all = fake.nth > 0;
+		fake.nth = 0;
+		program_check(&p);
+		// A view that can't be unmapped is where nobody looks.
+		CHECK((left == 0 || text[0]) && fake.maps >= maps && fake.maps <= maps + 1);
+		maps = fake.maps;
+		OK(hetcuda_memory_own(&left, text));
+		CHECK(left == 0);
+		program_check(&p);
+	}
+	program_check(&p);
+}
+
 // The driver fails for a while, so that nothing can be undone either: what the
 // program has not the peer has, and its next try finds everything in order.
 static void broken(void)
@@ -294,7 +354,7 @@ static void broken(void)
 		fake.nth = n;
 		int r = give_back();
 		if (r)
-			hetcuda_memory_take_undo();
+			hetcuda_memory_take_undo(false);
 		fake.nth = 0;
 		if (r == 0)
 			break;
@@ -363,7 +423,7 @@ static void pools(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"owned", owned}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

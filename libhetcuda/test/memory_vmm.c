@@ -76,12 +76,12 @@ static int park(void)
 		CHECK(fd[i] >= 0 || word_of(makers, i) == before[i]);
 	for (uint32_t i = 0; i < n; i++)
 		if (fd[i] >= 0)
-			OK(hetcuda_memory_take(&c[i], fd[i], false, text));
+			OK(hetcuda_memory_take(&c[i], fd[i], text));
 	OK(hetcuda_memory_take_finish(&missing, text));
 	CHECK(missing == imported);
 	for (uint32_t i = 0; i < n; i++)
 		if (fd[i] < 0)
-			OK(hetcuda_memory_take(&c[i], makers, false, text));
+			OK(hetcuda_memory_take(&c[i], makers, text));
 	if (imported)
 		OK(hetcuda_memory_take_finish(&missing, text));
 	for (uint32_t i = 0; i < n; i++)
@@ -194,12 +194,15 @@ static void others(void)
 	OK(hetcuda_cuMemExportToShareableHandle(&fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	OK(park());
 	// To those that have it, it is given as it is now.
-	CHECK(hetcuda_memory_share() == 1);
+	uint32_t count;
+	OK(hetcuda_memory_share(&count, text));
+	CHECK(count == 1);
 	OK(hetcuda_memory_export_shared(0, &c, &again, text));
 	CHECK(c.flags == HETCUDA_EXPORTED && c.size == 4 * MIB && hetcuda_memory_export_shared(1, &c, &again, text) == -EINVAL);
 	close(again);
 	OK(hetcuda_cuMemRelease(shared));
-	CHECK(hetcuda_memory_share() == 0);
+	OK(hetcuda_memory_share(&count, text));
+	CHECK(count == 0);
 	OK(park());
 	OK(hetcuda_cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	makers = fd;
@@ -243,6 +246,74 @@ static void others(void)
 	CHECK(hetcuda_cuMemRelease(12345) == CUDA_ERROR_INVALID_VALUE);
 }
 
+// What a process has made is there when what it has imported is refused, with whatever
+// call of the driver: it can be given that once more. The end of the connection takes
+// everything.
+static void refused(void)
+{
+	fake_start(1, 8 * GIB);
+	CUmemAllocationProp prop = on_device(0);
+	CUmemGenericAllocationHandle made, foreign, imported;
+	CUdeviceptr va, there;
+	struct hetcuda_chunk c[2];
+	int fd[2], other;
+	uint32_t n, mine, count;
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	OK(REAL(cuMemAddressReserve)(&va, 64 * MIB, 0, 0, 0));
+	OK(hetcuda_cuMemCreate(&made, 4 * MIB, &prop, 0));
+	OK(hetcuda_cuMemMap(va, 4 * MIB, 0, made, 0));
+	OK(hetcuda_cuMemSetAccess(va, 4 * MIB, writing, 1));
+	OK(hetcuda_cuMemExportToShareableHandle(&other, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	close(other);
+	// No list was made, in which there were room for it.
+	text[0] = 0;
+	CHECK(hetcuda_memory_share(&count, text) == -EINVAL && strstr(text, "SHARE"));
+	OK(REAL(cuMemCreate)(&foreign, 4 * MIB, &prop, 0));
+	OK(REAL(cuMemExportToShareableHandle)(&other, foreign, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	OK(REAL(cuMemRelease)(foreign));
+	OK(hetcuda_cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)other, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	there = va + 8 * MIB;
+	OK(hetcuda_cuMemMap(there, 4 * MIB, 0, imported, 0));
+	OK(hetcuda_cuMemSetAccess(there, 4 * MIB, writing, 1));
+	*(char *)va = 1;
+	*(char *)there = 2;
+	size_t maps = fake.maps, handles = fake.handles;
+	OK(hetcuda_memory_quiesce(1000, &n, text));
+	CHECK(n == 2);
+	for (uint32_t i = 0; i < n; i++)
+		OK(hetcuda_memory_export(i, &c[i], &fd[i], text));
+	mine = fd[0] < 0;
+	OK(hetcuda_memory_commit(text));
+	OK(hetcuda_memory_take(&c[mine], fd[mine], text));
+	OK(hetcuda_memory_take_finish(&missing, text));
+	CHECK(missing == 1 && *(char *)va == 1);
+	fake.fail = "";
+	fake.with = CUDA_ERROR_UNKNOWN;
+	unsigned refusals = 0;
+	for (unsigned k = 1;; k++) {
+		fake.nth = k;
+		int r = hetcuda_memory_take(&c[!mine], other, text);
+		fake.nth = 0;
+		if (r == 0)
+			break;
+		refusals++;
+		hetcuda_memory_take_undo(false);
+		OK(hetcuda_memory_share(&count, text));
+		CHECK(count == 1 && *(char *)va == 1 && fake.maps == maps - 1 && fake.handles == handles - 1);
+		CHECK(hetcuda_memory_take(&c[mine], fd[mine], text) == -EINVAL); // it has that
+	}
+	CHECK(refusals >= 3); // the import, the mapping, the access
+	hetcuda_memory_take_undo(true);
+	CHECK(fake.maps == 0 && fake.handles == 0);
+	OK(hetcuda_memory_take(&c[mine], fd[mine], text));
+	OK(hetcuda_memory_take_finish(&missing, text));
+	OK(hetcuda_memory_take(&c[!mine], other, text));
+	OK(hetcuda_memory_take_finish(&missing, text));
+	CHECK(missing == 0 && *(char *)va == 1 && *(char *)there == 2 && fake.maps == maps && fake.handles == handles);
+	close(fd[mine]);
+	close(other);
+}
+
 static void failures(void)
 {
 	fake_start(1, 8 * GIB);
@@ -273,7 +344,7 @@ static void failures(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"life", life}, {"parked", parked}, {"others", others}, {"failures", failures}, {0},
+		{"life", life}, {"parked", parked}, {"others", others}, {"refused", refused}, {"failures", failures}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

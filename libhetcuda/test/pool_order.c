@@ -709,7 +709,7 @@ static void park(void)
 		OK(hetcuda_memory_commit(text));
 		CHECK(fake.handles == 0 && fake.maps == 0);
 		for (uint32_t i = 0; i < count; i++) {
-			OK(hetcuda_memory_take(&taken[i], fds[i], false, text));
+			OK(hetcuda_memory_take(&taken[i], fds[i], text));
 			close(fds[i]);
 		}
 		OK(hetcuda_memory_take_finish(&(uint32_t){0}, text));

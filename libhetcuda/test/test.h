@@ -40,6 +40,9 @@ void *theirs(const char *name);
 int count_descriptors(void);
 int count_mappings(void);
 
+/* The rules of the stand-in from now on; "" for none. */
+void set_faults(const char *rules);
+
 double now(void);
 void sleep_ms(int ms);
 

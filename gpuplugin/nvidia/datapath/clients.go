@@ -264,6 +264,7 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 		p.pieces = append(p.pieces, piece{chunk: c, device: uuidOf(c.Device), fd: fds[i]})
 	}
 	p.limits, p.socket = req.Devices, held.Socket()
+	m.owe(p)
 	parked := nvidia.Parked{Chunks: len(chunks)}
 	if parked.Bytes, err = p.bytes(); err != nil {
 		return nvidia.Parked{}, errors.Join(err, m.forget(parcels))
@@ -393,7 +394,11 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 		if done, err := m.lostWhileGiving(ctx, key, p, err); !done {
 			return err
 		}
-	case errors.Is(err, errWaits) || errors.Is(err, errShare):
+	case errors.Is(err, errRefused):
+		m.keep(key, c) // it has what it has made, and others may have that by now
+		m.given(name, key, true)
+		return err
+	case errors.Is(err, errWaits), errors.Is(err, errShare):
 		m.keep(key, c)
 		m.given(name, key, true)
 		return &helperapi.Error{Class: helperapi.Class_CLASS_NOT_READY, Call: "unpark", Detail: fmt.Sprintf("parcel %q: %v", name, err)}
@@ -411,6 +416,7 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
 	}
+	m.own(ctx, key, name)
 	return nil
 }
 
@@ -478,7 +484,11 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 	}
 	if p.givenBy == nil {
 		if len(made.chunks) > 0 || len(imported.chunks) == 0 {
-			missing, err := c.Unpark(ctx, made.chunks, made.fds, m.asIs(p))
+			flag := m.howTaken(p)
+			for i := range made.chunks {
+				made.chunks[i].Flags |= flag
+			}
+			missing, err := c.Unpark(ctx, made.chunks, made.fds)
 			if err == nil && missing != len(imported.chunks) {
 				err = fmt.Errorf("process %d says that %d chunks are to come, and there are %d", c.PID(), missing, len(imported.chunks))
 			}
@@ -499,12 +509,19 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 	if err := m.waits(p); err != nil {
 		return err
 	}
-	missing, err := c.Unpark(ctx, imported.chunks, imported.fds, true)
+	missing, err := c.Unpark(ctx, imported.chunks, imported.fds)
 	if err == nil && missing != 0 {
 		err = fmt.Errorf("process %d says that %d chunks are to come, and there are none", c.PID(), missing)
 	}
+	if err != nil && !lost(err) {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
 	return err
 }
+
+// errRefused means that a process has what it has made, and did not take what others
+// have: it may the next time.
+var errRefused = errors.New("it did not take memory that other processes have made")
 
 // undone notes that a process has nothing again. What others have got of it they
 // would not share with it any more.

@@ -141,6 +141,9 @@ func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia
 	if err == nil {
 		err = m.adopt(parcels, memory, fds)
 	}
+	for _, p := range parcels {
+		m.owe(p)
+	}
 	if err != nil {
 		return kept, errors.Join(err, m.forget(parcels), conn.Close())
 	}
@@ -199,9 +202,19 @@ func (m *Mover) Spend(ctx context.Context, name, by string) error {
 	// After an error the end of the connection says that it was not spent.
 	err := errors.Join(f.conn.Spend(ctx, by), f.conn.Close())
 	if errors.Is(err, gpuplugin.ErrNotKept) {
-		return nil // the processes have the memory, and nobody else
+		err = nil // the processes have the memory, and nobody else
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	// Nor does the keeper have it any more.
+	_ = inParallel(slices.Collect(maps.Keys(f.clients)), func(key client) error {
+		if c := m.holding(key); c != nil {
+			m.ownBy(ctx, key, c)
+		}
+		return nil
+	})
+	return nil
 }
 
 // deathTimeout is how long processes that die may take to end: the driver takes

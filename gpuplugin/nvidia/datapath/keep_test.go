@@ -58,11 +58,19 @@ func TestKeepAndFetch(t *testing.T) {
 	if _, err := other.Fetch(t.Context(), req); !errors.Is(err, keeper.ErrLent) {
 		t.Errorf("fetched by another: %v", err)
 	}
+	a := b.whenAsked()
 	check(t, b.Unpark(t.Context(), b.control, os.Getpid(), "p"))
 	if b.process.State() != hetcudatest.Held {
 		t.Fatalf("state %d", b.process.State())
 	}
+	// It is the process's own as soon as it is not the keeper's any more.
+	if a.times != 0 || len(b.process.Borrowed()) != 4 {
+		t.Errorf("asked %d times, as they were: %v", a.times, b.process.Borrowed())
+	}
 	check(t, b.Spend(t.Context(), k.ID, "job-2 has it"))
+	if len(b.process.Borrowed()) > 0 || a.times != 1 {
+		t.Errorf("asked %d times, as they were: %v", a.times, b.process.Borrowed())
+	}
 	<-k.Over
 	check(t, b.Release(t.Context(), b.control, os.Getpid()))
 	for id, want := range b.data {

@@ -105,6 +105,9 @@ func (l *load) run(ctx context.Context, devices gpuplugin.DeviceMap) error {
 		l.pieces(i, devices)
 	}
 	unite(l.index, l.parcels)
+	for _, p := range l.parcels {
+		l.mover.owe(p)
+	}
 	if err := inParallel(l.parcels, func(p *parcel) error { return l.mover.create(ctx, p) }); err != nil {
 		return err
 	}

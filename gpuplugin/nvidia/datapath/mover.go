@@ -333,10 +333,9 @@ func (m *Mover) duplicateAll(ctx context.Context, parcels []*parcel) (bool, erro
 	if err := m.mapAll(ctx, parcels); err != nil {
 		return false, err
 	}
-	// On which of the devices it was is not said: so on each.
-	spare, need := m.cfg.Spare, map[*device]uint64{}
+	trimmed, need := uint64(0), map[*device]uint64{}
 	for _, p := range parcels {
-		spare += p.trimmed
+		trimmed += p.trimmed // on which of the devices is not said: so on each
 		if p.duplicated {
 			return false, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "duplicate", Detail: fmt.Sprintf("parcel %q is duplicated already", p.name)}
 		}
@@ -344,12 +343,13 @@ func (m *Mover) duplicateAll(ctx context.Context, parcels []*parcel) (bool, erro
 			need[a.device] += a.device.round(a.used)
 		}
 	}
+	back := returning(parcels)
 	for d, bytes := range need {
 		free, err := d.Free()
 		if err != nil {
 			return false, err
 		}
-		if free < bytes+spare {
+		if free < bytes+trimmed+max(m.cfg.Spare, back[d.uuid]) {
 			log.G(ctx).Debugf("no copy on the device: %s has %d bytes free, %d are needed", d.uuid, free, bytes)
 			return false, nil
 		}

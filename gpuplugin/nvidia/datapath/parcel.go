@@ -19,6 +19,9 @@ type parcel struct {
 	// made it busy.
 	busy     string
 	progress *progress
+	// owed is the memory by device that its process has made and is to get back.
+	// Guarded by Mover.mu.
+	owed map[string]uint64
 	// returning says that it is given back, and that the copy of it may be saved;
 	// the pieces' descriptors and the views belong to who does that. chunks is how
 	// many a process has sent. Guarded by Mover.mu.
@@ -94,6 +97,7 @@ func (m *Mover) close(p *parcel) error {
 func (m *Mover) giveUp(p *parcel) error {
 	var fds []int
 	m.mu.Lock()
+	p.owed = nil
 	for i := range p.pieces {
 		if p.pieces[i].fd >= 0 {
 			fds = append(fds, p.pieces[i].fd)

@@ -61,6 +61,19 @@ func newSharing(t *testing.T) *sharing {
 	return s
 }
 
+// makeRing has the second process wait for the third, as that one does for it.
+func (s *sharing) makeRing(t *testing.T) {
+	t.Helper()
+	third := hetcudatest.NewChunk(t, 20, 0x700002000000, uuid0, contents()[5*mib:6*mib])
+	third.Flags = hetcuda.Exported
+	fourth := third
+	fd, err := unix.FcntlInt(uintptr(third.FD), unix.F_DUPFD_CLOEXEC, 0)
+	check(t, err)
+	fourth.ID, fourth.FD, fourth.Flags = 21, fd, hetcuda.Imported
+	s.processes[2].Add(third)
+	s.processes[1].Add(fourth)
+}
+
 // show finds out what processes have, who have it still.
 func (s *sharing) show(t *testing.T, which ...int) {
 	t.Helper()
@@ -226,7 +239,7 @@ func TestSharedFails(t *testing.T) {
 }
 
 // One that can't be given what it has made can be tried again while nobody else has
-// some of it, and not any more afterwards: they would not share it.
+// some of it. Afterwards, if it hangs up, not any more: they would not share it.
 func TestSharedComesApart(t *testing.T) {
 	refuse := func(c *net.UnixConn) bool {
 		hetcudatest.Reply(c, hetcudatest.Unpark, -int32(unix.EIO), 0, "no", nil)
@@ -247,16 +260,8 @@ func TestSharedComesApart(t *testing.T) {
 	s.processes[1].Before(hetcudatest.Unpark, nil)
 	s.run(t, 0, 1, 2)
 
-	// Here the second both shares and waits for the third.
 	s = newSharing(t)
-	third := hetcudatest.NewChunk(t, 20, 0x700002000000, uuid0, contents()[5*mib:6*mib])
-	third.Flags = hetcuda.Exported
-	fourth := third
-	fd, err := unix.FcntlInt(uintptr(third.FD), unix.F_DUPFD_CLOEXEC, 0)
-	check(t, err)
-	fourth.ID, fourth.FD, fourth.Flags = 21, fd, hetcuda.Imported
-	s.processes[2].Add(third)
-	s.processes[1].Add(fourth)
+	s.makeRing(t)
 	s.park(t, 0, 1, 2)
 	if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); !errors.Is(err, helperapi.ErrNotReady) {
 		t.Errorf("err = %v", err)

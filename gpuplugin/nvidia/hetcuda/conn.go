@@ -473,24 +473,18 @@ func spread(fds *[]int, chunks []Chunk, got []int) error {
 	return nil
 }
 
-// takeAsIs is HETCUDA_AS_IS.
-const takeAsIs = 1
-
 // Unpark gives a client that is parked its memory back: exactly what was parked,
 // with a descriptor for each chunk, which stay the caller's. What is imported may
 // come later: so many chunks are missing. If none is, the client is held. It makes
-// memory of its own for what it gets, unless it is to be taken as it is. After an
-// error it is parked; a [LostError] means that it can't be told.
-func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int, asIs bool) (missing int, err error) {
+// memory of its own for what it gets, if there is room and the chunk's flags don't say
+// otherwise. After an error it is parked, and has what an Unpark before gave it; a
+// [LostError] means that it can't be told.
+func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) (missing int, err error) {
 	if len(chunks) != len(fds) {
 		return 0, fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
 	}
-	flags := uint32(0)
-	if asIs {
-		flags = takeAsIs
-	}
 	err = c.exchange(ctx, moveTimeout, func() error {
-		sendErr := c.send(appendRequest(nil, opUnpark, flags, uint32(len(chunks))), nil)
+		sendErr := c.send(appendRequest(nil, opUnpark, 0, uint32(len(chunks))), nil)
 		for first := 0; first < len(chunks) && sendErr == nil; first += batchSize {
 			end := min(first+batchSize, len(chunks))
 			var b []byte
@@ -504,15 +498,25 @@ func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int, asIs bool)
 		r, _, err := c.answer(opUnpark, buf[:])
 		missing = int(r.count)
 		if err != nil && sendErr != nil {
-			err = errors.Join(sendErr, err)
-		}
-		if err != nil {
 			// Whatever it has not read yet is nothing that it could understand.
-			_ = c.sock.Close()
+			err = errors.Join(sendErr, err, c.sock.Close())
 		}
 		return err
 	})
 	return missing, err
+}
+
+// Own has a client that is held, and has all of its memory, copy what it took as it was
+// into memory of its own: the caller has let go of it. left is how many bytes there
+// was no room for, and why; the client uses them as they are.
+func (c *Conn) Own(ctx context.Context) (left uint64, why string, err error) {
+	err = c.exchange(ctx, moveTimeout, func() error {
+		var buf [replyLen]byte
+		r, _, err := c.ask(opOwn, 0, 0, buf[:])
+		left, why = uint64(r.count)<<20, r.text
+		return err
+	})
+	return left, why, err
 }
 
 func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31)) }

@@ -71,7 +71,7 @@ func TestCycle(t *testing.T) {
 			t.Errorf("PID %d", c.PID())
 		}
 		h, err := c.Hello(t.Context())
-		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef", Protocol: 3}
+		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef", Protocol: 4}
 		if err != nil || h != want {
 			t.Errorf("hello %+v, %v", h, err)
 		}
@@ -88,7 +88,7 @@ func TestCycle(t *testing.T) {
 		}
 		slices.Reverse(chunks)
 		slices.Reverse(fds)
-		if missing, err := c.Unpark(t.Context(), chunks, fds, false); err != nil || missing != 0 || p.State() != hetcudatest.Held {
+		if missing, err := c.Unpark(t.Context(), chunks, fds); err != nil || missing != 0 || p.State() != hetcudatest.Held {
 			t.Fatalf("state %d, %v", p.State(), err)
 		}
 		closeAll(fds)
@@ -363,13 +363,56 @@ func TestRefusals(t *testing.T) {
 	}
 	p, c = start(t, 1)
 	p.SetState(hetcudatest.Parked)
+	if _, err := c.Hello(t.Context()); err != nil { // it has accepted
+		t.Fatal(err)
+	}
 	before := openFDs(t)
-	_, err = c.Unpark(t.Context(), []hetcuda.Chunk{{ID: 5, Size: 4096, Device: device}}, []int{0}, false)
+	_, err = c.Unpark(t.Context(), []hetcuda.Chunk{{ID: 5, Size: 4096, Device: device}}, []int{0})
 	if err == nil || !strings.Contains(err.Error(), "another chunk") || p.State() != hetcudatest.Parked {
 		t.Errorf("err = %v, state %d", err, p.State())
 	}
 	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	// The next one is answered.
+	if h, err := c.Hello(t.Context()); err != nil || h.State != hetcuda.Parked {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// A client copies what it took as it was when it is asked to, as far as there is room.
+func TestOwn(t *testing.T) {
+	p, c := start(t, 3)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(c.Hold(t.Context(), time.Second))
+	chunks, fds, err := c.Park(t.Context(), func(int) error { return nil })
+	check(err)
+	defer closeAll(fds)
+	_, err = c.Commit(t.Context())
+	check(err)
+	chunks[0].Flags |= hetcuda.Later
+	chunks[2].Flags |= hetcuda.AsIs
+	_, err = c.Unpark(t.Context(), chunks, fds)
+	check(err)
+	if got := p.Borrowed(); len(got) != 2 {
+		t.Errorf("borrowed: %v", got)
+	}
+	p.SetRoom(0)
+	if left, why, err := c.Own(t.Context()); err != nil || left != 2<<20 || why != "no room" {
+		t.Errorf("%d, %q, %v", left, why, err)
+	}
+	p.SetRoom(4096)
+	if left, _, err := c.Own(t.Context()); err != nil || left != 0 || len(p.Borrowed()) != 0 {
+		t.Errorf("%d, %v", left, err)
+	}
+	check(c.Release(t.Context()))
+	if _, _, err := c.Own(t.Context()); err == nil {
+		t.Error("it runs, and was not refused")
 	}
 }
 

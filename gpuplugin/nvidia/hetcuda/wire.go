@@ -44,11 +44,12 @@ const (
 	opStatus  op = 8
 	opMark    op = 9
 	opShare   op = 10
+	opOwn     op = 11
 )
 
 var opNames = [...]string{
 	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
-	opStep: "STEP", opStatus: "STATUS", opMark: "MARK", opShare: "SHARE",
+	opStep: "STEP", opStatus: "STATUS", opMark: "MARK", opShare: "SHARE", opOwn: "OWN",
 }
 
 // String is the operation's name in the header.
@@ -79,8 +80,11 @@ const (
 	Stepped State = 3
 )
 
-// stepProtocol is the first protocol with STEP and STATUS.
-const stepProtocol = 2
+// stepProtocol is the first protocol with STEP and STATUS, and ownProtocol with OWN.
+const (
+	stepProtocol = 2
+	ownProtocol  = 4
+)
 
 // Hello is what a client says of itself.
 type Hello struct {
@@ -101,6 +105,9 @@ type Hello struct {
 
 // Steps tells whether the client can be let on step by step.
 func (h Hello) Steps() bool { return h.Protocol >= stepProtocol }
+
+// Owns tells whether the client can be asked to make what it took its own.
+func (h Hello) Owns() bool { return h.Protocol >= ownProtocol }
 
 // Device is what a client's devices do.
 type Device uint32
@@ -140,6 +147,14 @@ type Chunk struct {
 const (
 	Exported = 1
 	Imported = 2
+)
+
+// AsIs and Later are flags for [Conn.Unpark], of what is not imported: the client uses
+// the memory as it is, since others have it still; it copies it when it is asked to
+// ([Conn.Own]), and now only what others may have.
+const (
+	AsIs  = 4
+	Later = 8
 )
 
 // Nonce is what a client marks the chunks with that it has imported (MARK in the

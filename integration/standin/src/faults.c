@@ -99,7 +99,7 @@ static bool parse_rule(char *line, struct rule *r)
 // are failed by name only.
 static bool everyday(const char *op)
 {
-	static const char *const ops[] = {"create", "map", "export", "import", "copy"};
+	static const char *const ops[] = {"create", "map", "unmap", "export", "import", "copy"};
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
 		if (!strcmp(ops[i], op))
 			return true;

@@ -477,11 +477,15 @@ static void drop(struct alloc *a, const void *unused)
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
+	struct fault f = fault_find("unmap", getpid());
+	CUresult r = (CUresult)fault_apply(&f, FAULT_BEFORE);
+	if (r != CUDA_SUCCESS)
+		return r;
 	ENTER_IDLE();
 	if (!aligned(address) || !aligned(size) || !whole(address, size, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
 	whole(address, size, drop, NULL);
-	return CUDA_SUCCESS;
+	return done(&f, CUDA_SUCCESS);
 }
 
 static void set_access(struct alloc *a, const void *context)

@@ -9,6 +9,7 @@ package hetcudatest
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ const (
 	Status  = 8
 	Mark    = 9
 	Share   = 10
+	Own     = 11
 
 	Running = 0
 	Held    = 1
@@ -46,6 +48,7 @@ const (
 	requested = 16
 
 	exported, imported = 1, 2
+	asIs, later        = 4, 8
 )
 
 // Chunk is device memory of a [Process].
@@ -74,6 +77,11 @@ type Process struct {
 	before map[uint32]func(c *net.UnixConn) bool
 	// trimmed is what COMMIT's reply says, in MiB.
 	trimmed uint32
+	// refusals is how many UNPARKs are refused, and borrowed which chunks were taken as
+	// they are. room is for how many bytes OWN has room.
+	refusals int
+	borrowed map[uint64]bool
+	room     uint64
 	// nonce is the peer's, and unmarked what was where marks are, by chunk.
 	nonce    uint64
 	unmarked map[uint64][]byte
@@ -82,7 +90,7 @@ type Process struct {
 // Start has a process listen in a directory.
 func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	tb.Helper()
-	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}}
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
 	if err != nil {
 		tb.Fatal(err)
@@ -145,6 +153,27 @@ func (p *Process) SetOld() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.old = true
+}
+
+// Refuse has it refuse so many UNPARKs.
+func (p *Process) Refuse(times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusals = times
+}
+
+// SetRoom says how large a chunk OWN has room for.
+func (p *Process) SetRoom(bytes uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.room = bytes
+}
+
+// Borrowed are the numbers of the chunks that are the peer's memory.
+func (p *Process) Borrowed() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.borrowed))
 }
 
 // SetBusy has its device work on until so many steps were allowed.
@@ -328,9 +357,16 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		p.state = Parked
 		Reply(c, op, 0, p.trimmed, "", nil)
 	case op == Unpark && p.state == Parked:
-		missing, why := p.takeBack(c, int(count), timeout == 1)
+		taken, missing, why := p.takeBack(c, int(count))
+		if p.refusals > 0 {
+			p.refusals--
+			why = "no"
+		}
 		if why != "" {
-			p.letGo()
+			for _, i := range taken { // and no more
+				_ = unix.Close(p.chunks[i].FD)
+				p.chunks[i].FD = -1
+			}
 			refuse(why)
 			return
 		}
@@ -338,6 +374,8 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 			p.state = Held
 		}
 		Reply(c, op, 0, uint32(missing), "", nil)
+	case !p.old && op == Own && p.state == Held:
+		Reply(c, op, 0, p.ownBorrowed(), "no room", nil)
 	default:
 		refuse(fmt.Sprintf("not in state %d", p.state))
 	}
@@ -359,7 +397,7 @@ func (p *Process) hello() []byte {
 	if h = append(append(h, version...), build...); p.old {
 		return h
 	}
-	return binary.LittleEndian.AppendUint64(h, 3)
+	return binary.LittleEndian.AppendUint64(h, 4)
 }
 
 func (p *Process) send(c *net.UnixConn, op uint32, chunks []Chunk) {
@@ -388,32 +426,39 @@ func (p *Process) status() []byte {
 
 // takeBack receives chunks. What is not imported is memory of the process's own then,
 // with the same contents, unless it is to be taken as it is.
-func (p *Process) takeBack(c *net.UnixConn, count int, asIs bool) (missing int, why string) {
+func (p *Process) takeBack(c *net.UnixConn, count int) (taken []int, missing int, why string) {
 	seen := 0
 	for seen < count {
 		buf, oob := make([]byte, batch*chunkLen), make([]byte, unix.CmsgSpace(4*batch))
 		n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
 		if err != nil {
-			return 0, "the connection ended"
+			return taken, 0, "the connection ended"
 		}
 		var fds []int
 		if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
 			fds, _ = unix.ParseUnixRights(&messages[0])
 		}
 		if n/chunkLen != len(fds) {
-			return 0, "descriptors are missing"
+			return taken, 0, "descriptors are missing"
 		}
 		for i, fd := range fds {
 			b := buf[i*chunkLen:]
 			at := slices.IndexFunc(p.chunks, func(c Chunk) bool { return c.ID == binary.LittleEndian.Uint64(b) && c.FD < 0 })
 			if at < 0 || p.chunks[at].Size != binary.LittleEndian.Uint64(b[16:]) || p.chunks[at].Device != [16]byte(b[24:40]) {
 				_ = unix.Close(fd)
-				return 0, "another chunk than was parked"
+				return taken, 0, "another chunk than was parked"
 			}
-			if p.chunks[at].Flags&imported == 0 && !asIs {
+			flags := binary.LittleEndian.Uint32(b[40:])
+			delete(p.borrowed, p.chunks[at].ID)
+			switch now := flags&asIs == 0 && (flags&later == 0 || p.chunks[at].Flags&exported != 0); {
+			case p.chunks[at].Flags&imported != 0:
+			case now:
 				fd = p.own(fd)
+			default:
+				p.borrowed[p.chunks[at].ID] = true
 			}
 			p.chunks[at].FD = fd
+			taken = append(taken, at)
 		}
 		seen += len(fds)
 	}
@@ -425,7 +470,23 @@ func (p *Process) takeBack(c *net.UnixConn, count int, asIs bool) (missing int, 
 			why = "chunks are missing"
 		}
 	}
-	return missing, why
+	return taken, missing, why
+}
+
+// ownBorrowed makes what was taken as it is the process's own, but for what is shared. It
+// returns how many MiB there was no room for.
+func (p *Process) ownBorrowed() (left uint32) {
+	for i, c := range p.chunks {
+		switch {
+		case !p.borrowed[c.ID]:
+		case c.Flags&exported != 0 || c.Size > p.room:
+			left += uint32((c.Size + 1<<20 - 1) >> 20)
+		default:
+			p.chunks[i].FD = p.own(c.FD)
+			delete(p.borrowed, c.ID)
+		}
+	}
+	return left
 }
 
 // own is a copy of memory.
