@@ -114,11 +114,11 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return fmt.Errorf("%w: this version saves the state of NVIDIA GPUs only, and the container has another vendor's; "+
 			"if its programs use none, say so by the annotation %s=none", gpuplugin.ErrUnsupported, oci.AnnotationEngine)
 	}
-	if err := c.unseenGPUs(); err != nil {
-		return err
-	}
 	dump := opts.dump
 	if err := s.standing(ctx, c); err != nil {
+		return err
+	}
+	if err := c.unseenGPUs(); err != nil {
 		return err
 	}
 	if err := c.waitExecs(ctx); err != nil {
