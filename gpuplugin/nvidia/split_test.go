@@ -400,6 +400,28 @@ func TestSplitWaitsForBusyHelper(t *testing.T) {
 	}
 }
 
+// Memory that comes when another process has its own is tried again, and nobody is
+// asked about it: a process that the helper holds answers nobody else.
+func TestSplitUndoShared(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.stop(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail(gputest.Fault{Op: gputest.OpUnpark, PID: 2, Times: 1, Err: helperapi.ErrNotReady})
+	asked := false
+	w.Fail(gputest.Fault{Op: gputest.OpClients, Err: errors.New("one gives no answer"), Do: func() { asked = true }})
+	if err := w.e.Undo(t.Context(), procs); err != nil {
+		t.Error(err)
+	}
+	if asked {
+		t.Error("the processes were asked, although the helper is there")
+	}
+	wantStates(t, w.Machine, all(running))
+	w.wantClients(t, nvidia.ClientRunning)
+	w.wantWhole(t)
+}
+
 // Memory that is no more what it was is lost, and the reason is said.
 func TestSplitMemoryDamaged(t *testing.T) {
 	w := newSplitWorld(t)

@@ -46,14 +46,8 @@ func concerned(p gpuplugin.Process, errs []error) bool {
 
 // giveBack gives those of the processes their memory that are without.
 func (s *SplitEngine) giveBack(ctx context.Context, procs []gpuplugin.Process) []error {
-	s.mu.Lock()
-	todo := slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return !s.away[p.PID] })
-	s.mu.Unlock()
-	if len(todo) == 0 {
-		return nil
-	}
 	for tries := 1; ; {
-		errs := s.giveBackOnce(ctx, todo)
+		errs := s.giveBackOnce(ctx, s.parted(procs))
 		if len(errs) == 0 || tries == undoUnavailable || ctx.Err() != nil {
 			return errs
 		}
@@ -69,6 +63,13 @@ func (s *SplitEngine) giveBack(ctx context.Context, procs []gpuplugin.Process) [
 	}
 }
 
+// parted are those of the processes that are without their memory.
+func (s *SplitEngine) parted(procs []gpuplugin.Process) []gpuplugin.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(procs), func(p gpuplugin.Process) bool { return !s.away[p.PID] })
+}
+
 // busy tells whether the helper is alive and may do later what it did not do.
 func busy(err error) bool {
 	return errors.Is(err, helperapi.ErrIllegalState) || errors.Is(err, helperapi.ErrNotReady)
@@ -77,12 +78,18 @@ func busy(err error) bool {
 // giveBackOnce tries each process, and asks about those that failed: an earlier
 // try may have done it although its answer got lost, and what was to take the
 // memory may not have. Its errors are all [gpuplugin.ErrLost].
+//
+// Nobody is asked about a process whose memory is not ready, since others have to
+// get theirs first: while the helper is connected to it, it would answer nobody else.
 func (s *SplitEngine) giveBackOnce(ctx context.Context, procs []gpuplugin.Process) []error {
 	ask := sync.OnceValues(func() (map[int]Client, error) { return s.clients(ctx) })
 	return each(ctx, procs, "unpark", func(ctx context.Context, p gpuplugin.Process) error {
 		err := s.unpark(ctx, p)
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
+		case errors.Is(err, helperapi.ErrNotReady):
+			return fmt.Errorf("%w: %w", gpuplugin.ErrLost, err)
 		}
 		clients, asked := ask()
 		client, there := clients[p.PID]

@@ -88,11 +88,11 @@ func failures(ctx context.Context, t *test) (string, error) {
 		return "", err
 	}
 	t.note("CRIU failed at the end of its dump")
+	before := l.last()
 	dir = t.directory("snapshot")
 	if _, err := l.Checkpoint(ctx, dir, false); err != nil {
 		return "", fmt.Errorf("the checkpoint after that: %w", err)
 	}
-	before := l.last()
 	for _, action := range []string{"post-restore", ""} {
 		if err := failAt(action); err != nil {
 			return "", err
