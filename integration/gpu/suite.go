@@ -87,6 +87,34 @@ func (r row) usual() time.Duration { return cmp.Or(r.takes, usualTime) }
 // limit is how long a row may take.
 func (r row) limit() time.Duration { return cmp.Or(r.timeout, rowTimeout) }
 
+// within is how long it may take of the time that the run has left, and what ends
+// it then.
+func (r row) within(left time.Duration) (time.Duration, error) {
+	if left < r.limit() {
+		return left, errTimeUp
+	}
+	return r.limit(), fmt.Errorf("the row took longer than %s", r.limit())
+}
+
+// outcome is what became of a row, which found out something and ended with an error.
+func outcome(found string, err error) (Result, string) {
+	if err == nil {
+		return Passed, found
+	}
+	detail := err.Error()
+	if found != "" {
+		detail = found + "; then: " + detail
+	}
+	var skip skipError
+	switch {
+	case errors.As(err, &skip):
+		return Skipped, detail
+	case errors.Is(err, errTimeUp):
+		return Cut, detail
+	}
+	return Failed, detail
+}
+
 func (t *test) cleanup(f func(context.Context) error) { t.cleanups = append(t.cleanups, f) }
 
 // skipError is why a row could not be run here.
@@ -221,17 +249,7 @@ func (s *suite) row(ctx context.Context, r row, engine string) {
 		result.Detail, err = s.attempt(ctx, r, engine)
 	}
 	result.Seconds = time.Since(start).Seconds()
-	var skip skipError
-	switch {
-	case errors.As(err, &skip):
-		result.Result, result.Detail = Skipped, after(result.Detail, skip.Error())
-	case errors.Is(err, errTimeUp):
-		result.Result, result.Detail = Cut, after(result.Detail, err.Error())
-	case err != nil:
-		result.Result, result.Detail = Failed, after(result.Detail, err.Error())
-	default:
-		result.Result = Passed
-	}
+	result.Result, result.Detail = outcome(result.Detail, err)
 	s.run.Rows = append(s.run.Rows, result)
 	s.say("%s (%s): %s (%.1f s) %s", r.name, engine, result.Result, result.Seconds, result.Detail)
 	if err := s.save(); err != nil {
@@ -239,22 +257,11 @@ func (s *suite) row(ctx context.Context, r row, engine string) {
 	}
 }
 
-// after joins what was found out and what came then.
-func after(found, then string) string {
-	if found == "" {
-		return then
-	}
-	return found + "; then: " + then
-}
-
 // attempt runs a test and what it has to clean up. It returns what the test found
 // out also if it fails, and errTimeUp if it could not end in the run's time.
 func (s *suite) attempt(ctx context.Context, r row, engine string) (detail string, err error) {
 	t := &test{suite: s, engine: engine}
-	limit, cause := r.limit(), fmt.Errorf("the row took longer than %s", r.limit())
-	if left := time.Until(s.deadline); left < limit {
-		limit, cause = left, errTimeUp
-	}
+	limit, cause := r.within(time.Until(s.deadline))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -272,7 +279,7 @@ func (s *suite) attempt(ctx context.Context, r row, engine string) (detail strin
 	rowCtx, cancel := context.WithTimeoutCause(ctx, limit, cause)
 	defer cancel()
 	detail, err = r.test(rowCtx, t)
-	if err != nil && errors.Is(context.Cause(rowCtx), errTimeUp) {
+	if err != nil && !errors.Is(err, errTimeUp) && errors.Is(context.Cause(rowCtx), errTimeUp) {
 		// What failed then failed for that.
 		err = fmt.Errorf("%w: %w", errTimeUp, err)
 	}
