@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$ROOT"
 export GOTESTSUM_FORMAT=testname
 [[ $1 != . ]] || export AGAIN=10
-tests() { "$HACK/gotest.sh" -tags integration -count 1 -run "$1" -timeout 25m "$2"; }
+tests() { "$HACK/gotest.sh" -tags integration -count 1 -run "$1" -timeout 50m "$2"; }
 
 # own_groups prints a directory for a cgroup of its own below the one that this
 # shell is in, for each hierarchy of version 1. In the second run containers are

@@ -28,7 +28,7 @@ import (
 const stockRuntime = "io.containerd.runc.v2"
 
 // testTimeout bounds each test, so that one that hangs is named.
-const testTimeout = 45 * time.Second
+const testTimeout = 2 * time.Minute
 
 var (
 	runtimeName = flag.String("runtime", cmp.Or(os.Getenv("HETGPU_TEST_RUNTIME"), "io.hetgpu.v2"), "runtime under test")

@@ -23,7 +23,7 @@ import (
 
 // settleTimeout is how long a shim may take to exit after its last container
 // was deleted.
-const settleTimeout = 10 * time.Second
+const settleTimeout = 30 * time.Second
 
 // Process is a process that belongs to a daemon.
 type Process struct {

@@ -312,7 +312,8 @@ func TestSplitOrder(t *testing.T) {
 		},
 		"exit keeps TCP": {
 			exit: true, tcp: true,
-			want:   []string{"lock park suspend freeze", "save kill drop", "dump kill"},
+			// CRIU ends the processes, so their memory is saved before.
+			want:   []string{"lock park suspend freeze save dump kill drop"},
 			phases: "preflight gpu-lock gpu-park gpu-suspend freeze dump gpu-drain seal",
 		},
 	} {
@@ -654,14 +655,31 @@ func TestSplitEndedBesideASlowDisk(t *testing.T) {
 	}
 }
 
-// Nor for longer than the time-out where CRIU has ended the processes.
-func TestSplitTimeoutAfterTheEnd(t *testing.T) {
-	w := newSplitWorld(t)
-	w.slow = make(chan struct{}) // for ever
-	c, r := w.container(), splitRequest(t.TempDir(), true)
-	c.Timeout, r.TCPEstablished = time.Second, true
-	if _, err := c.Checkpoint(t.Context(), r); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("err = %v", err)
+// Where CRIU would end the processes, what becomes of their memory is known before.
+func TestSplitFailsBeforeTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fail, want error
+	}{
+		"no space":     {fail: errFault, want: errFault},
+		"a disk hangs": {want: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newSplitWorld(t)
+			c, r := w.container(), splitRequest(t.TempDir(), true)
+			if tc.fail != nil {
+				w.fail["save 1"] = tc.fail
+			} else {
+				w.slow = make(chan struct{}) // for ever
+				c.Timeout = time.Second
+			}
+			r.TCPEstablished = true
+			if _, err := c.Checkpoint(t.Context(), r); !errors.Is(err, tc.want) {
+				t.Errorf("err = %v", err)
+			}
+			if w.called("dump") || !w.alive || w.held || len(w.away) > 0 {
+				t.Errorf("calls are %v, alive %t, held %t, away %v", w.calls, w.alive, w.held, w.away)
+			}
+		})
 	}
 }
 

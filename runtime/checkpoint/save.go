@@ -37,14 +37,12 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	// both the container and the snapshot.
 	dump.Exit = s.Exit && s.TCPEstablished
 	if dump.Exit {
-		// There is no way back afterwards.
+		// There is no way back afterwards: what can fail comes before.
 		if err := beside.wait(&s.phases); err != nil {
 			return nil, err
 		}
-		if s.Keep {
-			if _, err := memory.wait(ctx); err != nil {
-				return nil, err
-			}
+		if _, err := memory.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
