@@ -141,7 +141,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
-	if opts.Parent != "" && criu.HasFeatureOnce(ctx, tool.Path, s.config.StateDir, memoryTracking) {
+	if opts.Parent != "" && criu.HasFeatureOnce(ctx, tool.Path, s.config.StateDir, memoryTracking) && c.leavesIn(ctx, filepath.Join(r.Path, opts.Parent)) {
 		dump.Parent = opts.Parent
 	}
 	// CRIU adds to whatever has its images, so where it can, a client of containerd's may name any.
@@ -175,9 +175,19 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		defer func() { _ = beside.close() }() // what was staged has no name
 		request.Companion = beside
 	}
+	if dump.Parent != "" {
+		if err := c.tracked(""); err != nil {
+			return err
+		}
+	}
 	m, err := running.Checkpoint(ctx, request)
 	if err != nil {
 		return err
+	}
+	if dump.Parent != "" {
+		if err := c.tracked(r.Path); err != nil {
+			log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("the next incremental dump will have all memory of the processors")
+		}
 	}
 	for _, p := range m.Phases {
 		log.G(ctx).WithField(logfields.ID, c.id).WithField(logfields.Phase, p.Name).WithField(logfields.Seconds, p.Seconds).Info("checkpoint")
