@@ -107,6 +107,8 @@ func outcome(found string, err error) (Result, string) {
 	}
 	var skip skipError
 	switch {
+	case errors.Is(err, errLeft):
+		return Failed, detail
 	case errors.As(err, &skip):
 		return Skipped, detail
 	case errors.Is(err, errTimeUp):
@@ -116,6 +118,10 @@ func outcome(found string, err error) (Result, string) {
 }
 
 func (t *test) cleanup(f func(context.Context) error) { t.cleanups = append(t.cleanups, f) }
+
+// errLeft means that a row could not take back what it had made. However else it
+// ended, it has failed.
+var errLeft = errors.New("clean up")
 
 // skipError is why a row could not be run here.
 type skipError string
@@ -268,7 +274,7 @@ func (s *suite) attempt(ctx context.Context, r row, engine string) (detail strin
 		}
 		for _, cleanup := range slices.Backward(t.cleanups) {
 			if cleanErr := cleanup(context.WithoutCancel(ctx)); cleanErr != nil {
-				err = errors.Join(err, fmt.Errorf("clean up: %w", cleanErr))
+				err = errors.Join(err, fmt.Errorf("%w: %w", errLeft, cleanErr))
 			}
 		}
 		if detail != "" {

@@ -21,6 +21,7 @@ func TestOutcome(t *testing.T) {
 		{"failed", "", errors.New("lost"), Failed, "lost"},
 		{"failed, and keeps what it has", "3 rounds", errors.New("lost"), Failed, "3 rounds; then: lost"},
 		{"not run", "", fmt.Errorf("here: %w", skipError("no GPU")), Skipped, "here: no GPU"},
+		{"not run, and left something", "", errors.Join(skipError("no GPU"), fmt.Errorf("%w: a container", errLeft)), Failed, "no GPU\nclean up: a container"},
 		{"cut short", "3 rounds", fmt.Errorf("%w: killed", errTimeUp), Cut, "3 rounds; then: the run's time was up: killed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
