@@ -38,6 +38,9 @@ type container struct {
 	policy oci.Policy
 	gpus   oci.GPUs
 	gpu    checkpoint.GPU
+	// written are the GPUs of the spec as we wrote it: a restored container can
+	// have devices that a hook had added to the saved one.
+	written oci.GPUs
 	// injected is what is in front of its GPU driver; nil for nothing.
 	injected *injected
 	// engineReason is why its engine is not the one that was configured.
@@ -203,7 +206,7 @@ func (c *container) readSpec(spec *oci.Spec) {
 	c.saved = snapshot.Container{
 		ID: c.id, Namespace: c.runc.Namespace, Hostname: spec.Hostname, CgroupsPath: spec.Linux.CgroupsPath,
 	}
-	c.devices, c.given = spec.Linux.Devices, given(spec)
+	c.devices, c.given, c.written = spec.Linux.Devices, given(spec), oci.FindGPUs(spec)
 	c.skippedHooks = len(oci.SkippedHooks(spec)) > 0
 	c.libraryDirs = libraryDirs(spec)
 	c.hostNetwork = true

@@ -102,22 +102,24 @@ func (c *container) restoreNVIDIA(ctx context.Context, spec *oci.Spec) error {
 	return nil
 }
 
-// unseenGPUs fails if the OCI runtime gave the container GPUs that its spec did not
-// have. NVIDIA's (nvidia-container-runtime 1.20, internal/runtime) edits the bundle's
-// spec when it makes a container, and not when it restores one, which would have no
-// GPU then.
+// unseenGPUs fails if the OCI runtime gave the container GPUs that the spec which we
+// wrote did not have. NVIDIA's (nvidia-container-runtime 1.20, internal/runtime) edits
+// the bundle's spec when it makes a container, and not when it restores one, which
+// would not have them then.
 func (c *container) unseenGPUs() error {
-	if c.gpus.NVIDIA || c.policy.Engine == oci.EngineNone {
+	if c.policy.Engine == oci.EngineNone {
 		return nil
 	}
 	spec, err := oci.Load(c.bundle)
 	if err != nil {
 		return err
 	}
-	if !oci.FindGPUs(spec).NVIDIA {
+	now := oci.FindGPUs(spec)
+	added := slices.ContainsFunc(now.NVIDIAMinors, func(minor int) bool { return !slices.Contains(c.written.NVIDIAMinors, minor) })
+	if !added && (c.written.NVIDIA || !now.NVIDIA) {
 		return nil
 	}
-	return fmt.Errorf("the OCI runtime %s has given the container its GPUs behind its spec, and would give a restored one none: let it have CDI devices (docs/engines.md): %w",
+	return fmt.Errorf("the OCI runtime %s has given the container GPUs behind its spec, and would not give them to a restored one: let it have CDI devices (docs/engines.md): %w",
 		cmp.Or(c.runc.Binary, "runc"), errdefs.ErrFailedPrecondition)
 }
 

@@ -93,25 +93,33 @@ func TestUnseenGPUs(t *testing.T) {
 	const (
 		cdi    = `{"linux": {"devices": [{"path": "/dev/nvidia0", "type": "c"}, {"path": "/dev/nvidiactl", "type": "c"}]}}`
 		legacy = `{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}, "hooks": {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}}`
+		two    = `{"linux": {"devices": [{"path": "/dev/nvidia0", "type": "c"}, {"path": "/dev/nvidia1", "type": "c"}, {"path": "/dev/nvidiactl", "type": "c"}]}}`
 		none   = `{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}, "linux": {}}`
 	)
 	for name, tc := range map[string]struct {
 		spec   string
-		known  bool
+		known  []int // minors
+		hook   bool  // NVIDIA's was known
 		engine oci.Engine
 		fails  bool
 	}{
 		"none":                 {spec: none},
 		"CDI":                  {spec: cdi, fails: true},
 		"legacy hook":          {spec: legacy, fails: true},
-		"known":                {spec: cdi, known: true},
+		"known":                {spec: cdi, known: []int{0}},
+		"known, and one more":  {spec: two, known: []int{0}, fails: true},
+		"another one":          {spec: cdi, known: []int{1}, fails: true},
+		"fewer":                {spec: cdi, known: []int{0, 1}},
+		"known hook":           {spec: legacy, hook: true},
+		"known hook, and CDI":  {spec: cdi, hook: true, fails: true},
+		"one more, not used":   {spec: two, known: []int{0}, engine: oci.EngineNone},
 		"not used":             {spec: cdi, engine: oci.EngineNone},
 		"no spec":              {fails: true},
-		"known, and no spec":   {known: true},
+		"known, and no spec":   {known: []int{0}, fails: true},
 		"auto, with a new GPU": {spec: cdi, engine: oci.EngineAuto, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &container{bundle: t.TempDir(), gpus: oci.GPUs{NVIDIA: tc.known}, policy: oci.Policy{Engine: tc.engine}}
+			c := &container{bundle: t.TempDir(), written: oci.GPUs{NVIDIA: tc.hook || len(tc.known) > 0, NVIDIAMinors: tc.known}, policy: oci.Policy{Engine: tc.engine}}
 			if tc.spec != "" {
 				if err := os.WriteFile(filepath.Join(c.bundle, "config.json"), []byte(tc.spec), 0o600); err != nil {
 					t.Fatal(err)
