@@ -434,6 +434,32 @@ func TestKubernetesScriptRestartFails(t *testing.T) {
 	}
 }
 
+// An uninstall that fails between two files is finished by the next one.
+func TestKubernetesScriptUninstallFails(t *testing.T) {
+	skipOnStock(t, "it is not what is installed")
+	d := daemons[0]
+	ctx := d.testContext(t)
+	n := d.newNode(t)
+	n.script(ctx, 0, "install")
+	library := n.installed("lib/hetgpu/libcuda.so.1")
+	if err := errors.Join(os.Remove(library), os.Mkdir(library, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if out := n.script(ctx, 1, "uninstall"); strings.Contains(out, "done") {
+		t.Errorf("%s", out)
+	}
+	if got := n.files(); len(got) == 0 {
+		t.Error("nothing is left to be removed")
+	}
+	if err := os.Remove(library); err != nil {
+		t.Fatal(err)
+	}
+	expectText(t, n.script(ctx, 0, "uninstall"), "done")
+	if got := n.files(); len(got) != 0 {
+		t.Errorf("%q are left", got)
+	}
+}
+
 // While containers run with the shim nothing is removed.
 func TestKubernetesScriptInUse(t *testing.T) {
 	skipOnStock(t, "it is not what is installed")

@@ -118,13 +118,15 @@ do_uninstall() {
 	if [ -f "$HOST$CDI" ] && grep -q '^kind: hetgpu.io/gpu$' "$HOST$CDI"; then
 		rm "$HOST$CDI"
 	fi
+	# hetgpu is the last: while it is there the next run goes on with what is left.
 	for program in $PROGRAMS; do
-		rm -f "$HOST$BIN/$program"
+		[ "$program" = hetgpu ] || rm -f "$HOST$BIN/$program"
 	done
 	rm -f "$HOST$LIB/libcuda.so.1"
 	[ "$(readlink "$HOST$BIN/criu")" != "$CRIU/bin/criu" ] || rm "$HOST$BIN/criu"
 	rm -rf "${HOST:?}$CRIU"
 	remove_empty "$LIB" "${CRIU%/*}"
+	rm -f "$HOST$BIN/hetgpu"
 	say "done"
 }
 

@@ -282,6 +282,14 @@ func TestKubeRestorePolicy(t *testing.T) {
 				t.Errorf("patch %s: %v", more, err)
 			}
 		}
+		// The API server gives a pod the annotations of what binds it.
+		binding := `{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "later", "annotations": {"io.hetgpu.restore": "a.tar"}}, "target": {"kind": "Node", "name": "node"}}`
+		for _, path := range []string{"pods/later/binding", "bindings"} {
+			_, err := n.cluster.Kubectl(ctx, binding, "create", "--raw", "/api/v1/namespaces/default/"+path, "-f", "-")
+			if err == nil || !strings.Contains(err.Error(), label+"=allowed") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
 		n.kubectl(ctx, t, "", "wait", "--for=condition=Ready", "--timeout=2m", "pod/later")
 		n.kubectl(ctx, t, "", "label", "namespace", "default", label+"=allowed")
 		if err := n.cluster.Eventually(ctx, "the namespace is allowed to", func() error { return makes(names) }); err != nil {

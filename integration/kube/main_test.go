@@ -43,6 +43,8 @@ type node struct {
 	programs, hetgpu string
 	// served are the resources that its kubelet gives away.
 	served map[string]bool
+	// err is why it could not be started.
+	err error
 }
 
 // setup is one way to use the shim.
@@ -137,10 +139,11 @@ func on(t *testing.T, s setup, test func(ctx context.Context, t *testing.T, n *n
 	test(ctx, t, n)
 }
 
-// theNode returns the node of a setup, and starts it when it is first asked for.
+// theNode returns the node of a setup, and starts it when it is first asked for. One
+// that could not be started is not tried again: each test of it fails with the reason.
 func theNode(ctx context.Context, s setup) (*node, error) {
 	if n := nodes[s.name]; n != nil {
-		return n, nil
+		return n, n.err
 	}
 	n := &node{setup: s, hetgpu: filepath.Join(scratch, s.name), served: map[string]bool{}}
 	env, err := n.install()
@@ -172,19 +175,25 @@ func theNode(ctx context.Context, s setup) (*node, error) {
 		return nil, err
 	}
 	nodes[s.name] = n
+	n.err = n.start(ctx)
+	return n, n.err
+}
+
+// start starts what a node has beside containerd.
+func (n *node) start(ctx context.Context) (err error) {
 	if err := n.configure(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.importImages(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if s.inCluster {
+	if n.setup.inCluster {
 		if n.cluster, err = n.d.StartControlPlane(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	n.Kubelet, err = n.d.StartKubelet(ctx, n.cluster)
-	return n, err
+	return err
 }
 
 // install makes the node's GPUs, and returns the environment by which shims find them

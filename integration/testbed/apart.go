@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,18 +38,11 @@ exec "$@"
 // itself, below a directory, and shares what is mounted below root with the machine.
 // undo takes back what that needs on the machine, when the command has ended.
 func runApart(cmd *exec.Cmd, own, root string) (undo func() error, err error) {
-	var made []string
-	undo = func() (err error) {
-		if mountErr := unix.Unmount(root, unix.MNT_DETACH); !errors.Is(mountErr, unix.EINVAL) {
-			err = mountErr
+	undo = func() error {
+		if err := unix.Unmount(root, unix.MNT_DETACH); !errors.Is(err, unix.EINVAL) {
+			return err
 		}
-		for _, dir := range slices.Backward(made) {
-			// Somebody may use it by now.
-			if removeErr := os.Remove(dir); !errors.Is(removeErr, fs.ErrNotExist) && !errors.Is(removeErr, unix.ENOTEMPTY) {
-				err = errors.Join(err, removeErr)
-			}
-		}
-		return err
+		return nil
 	}
 	defer func() {
 		if err != nil {
@@ -58,14 +50,12 @@ func runApart(cmd *exec.Cmd, own, root string) (undo func() error, err error) {
 		}
 	}()
 	for _, dir := range fixedDirs {
-		// A place to mount it at.
-		if err := os.Mkdir(dir, 0o755); err == nil {
-			made = append(made, dir)
-		} else if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		if err := os.MkdirAll(filepath.Join(own, dir), 0o755); err != nil {
-			return nil, err
+		// The machine's is a place to mount ours at. It stays: to remove it would
+		// unmount what another run has mounted there.
+		for _, dir := range []string{dir, filepath.Join(own, dir)} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, m := range []struct {

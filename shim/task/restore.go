@@ -222,8 +222,9 @@ func temporaryParent() string {
 
 // removeTemporary removes the directory into which containerd unpacked the
 // checkpoint, which it forgets (containerd issue 10166,
-// plugins/services/tasks/local.go), whatever became of the restore: it has all
-// memory of the container's programs. A directory of the user's stays.
+// plugins/services/tasks/local.go), whether the restore worked or not: it has all
+// memory of the container's programs. A shim that is killed leaves it. A directory
+// of the user's stays.
 func removeTemporary(ctx context.Context, dir string) {
 	if !temporaryName.MatchString(filepath.Base(dir)) || filepath.Dir(dir) != temporaryParent() {
 		return

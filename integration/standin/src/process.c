@@ -6,8 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 #include "faults.h"
+
+#ifdef __GLIBC__
+// What is built for glibc can't be loaded by musl, as NVIDIA's driver can't: musl has
+// no such function. An address in data is needed at once, however the library is bound.
+__attribute__((used)) static const char *(*const only_glibc)(void) = gnu_get_libc_version;
+#endif
 
 struct process process = {
 	.mu = PTHREAD_MUTEX_INITIALIZER,
