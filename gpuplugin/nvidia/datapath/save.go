@@ -368,7 +368,8 @@ func (s *save) keepUsed(used []bool, byDevice map[*device][]*block) {
 func (s *save) plan(byDevice map[*device][]*block) error {
 	for _, p := range s.parcels {
 		process := memfile.Process{}
-		for _, piece := range p.pieces {
+		for i := range p.pieces {
+			piece := &p.pieces[i] // whose descriptor may be closed meanwhile
 			chunk := memfile.Chunk{ID: piece.chunk.ID, Address: piece.chunk.Address, Size: piece.chunk.Size, Device: piece.chunk.Device}
 			if piece.same == nil { // else those of another stand for it
 				chunk.Blocks = make([]memfile.Block, memfile.NumBlocks(piece.chunk.Size))
