@@ -75,7 +75,7 @@ func indices[T any](s []T) []int {
 func (m *Mover) hello(ctx context.Context, dir string, c *hetcuda.Conn) (hetcuda.Hello, error) {
 	h, err := c.Hello(ctx)
 	if key := (client{dir, c.PID()}); lost(err) && m.holding(key) == c {
-		m.letGo(key, c)
+		m.lose(ctx, key, c, err)
 	}
 	return h, err
 }
@@ -116,20 +116,47 @@ func (m *Mover) mustHold(key client, call string) (*hetcuda.Conn, error) {
 	if held := m.holding(key); held != nil {
 		return held, nil
 	}
+	if hetcuda.Gone(key.pid) {
+		return nil, &helperapi.Error{Class: helperapi.Class_CLASS_GONE, Call: call, Detail: fmt.Sprintf("process %d has ended", key.pid)}
+	}
 	return nil, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: call, Detail: fmt.Sprintf("process %d is not held", key.pid)}
 }
 
 // letGo ends a connection, and with it what it holds.
 func (m *Mover) letGo(key client, c *hetcuda.Conn) {
+	if m.hangUp(key, c) {
+		m.free(key)
+	}
+}
+
+// hangUp ends a connection, and tells whether it held its process. What that does then
+// is for the caller to find out.
+func (m *Mover) hangUp(key client, c *hetcuda.Conn) bool {
 	c.Close()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held[key] == c {
-		delete(m.held, key)
-		m.freeLocked(key)
-		m.enterLocked()
-		m.leaveLocked()
+	if m.held[key] != c {
+		return false
 	}
+	delete(m.held, key)
+	m.enterLocked()
+	m.leaveLocked()
+	return true
+}
+
+// lose forgets a connection that is broken. Memory that a keeper lends to its process
+// is as it was if that has died, or has nothing any more.
+func (m *Mover) lose(ctx context.Context, key client, c *hetcuda.Conn, err error) {
+	m.hangUp(key, c)
+	if !m.lentTo(key) {
+		return
+	}
+	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, c.Socket())
+	if stateErr == nil && state == hetcuda.Parked || stateErr != nil && dies(ctx, key.pid, err) {
+		m.without(key)
+		return
+	}
+	m.free(key)
 }
 
 // keep keeps a connection that holds its process.
@@ -205,7 +232,11 @@ func (m *Mover) stillHeld(ctx context.Context, key client) bool {
 	if err == nil && h.State != hetcuda.Running || err != nil && !lost(err) {
 		return true
 	}
-	m.letGo(key, held)
+	if err != nil {
+		m.lose(ctx, key, held, err)
+	} else {
+		m.letGo(key, held)
+	}
 	return false
 }
 
@@ -388,23 +419,24 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	switch {
 	case err == nil:
 		m.keep(key, c)
-		m.given(name, key, true)
+		m.given(name, key, gateClosed)
 	case lost(err):
-		m.letGo(key, c)
+		m.hangUp(key, c)
 		if done, err := m.lostWhileGiving(ctx, key, p, err); !done {
 			return err
 		}
 	case errors.Is(err, errRefused):
 		m.keep(key, c) // it has what it has made, and others may have that by now
-		m.given(name, key, true)
+		m.given(name, key, p.waiting())
 		return err
 	case errors.Is(err, errWaits), errors.Is(err, errShare):
 		m.keep(key, c)
-		m.given(name, key, true)
+		m.given(name, key, p.waiting())
 		return &helperapi.Error{Class: helperapi.Class_CLASS_NOT_READY, Call: "unpark", Detail: fmt.Sprintf("parcel %q: %v", name, err)}
 	default:
 		m.letGo(key, c)
 		m.undone(p)
+		m.unlessParked(ctx, key, p)
 		return err
 	}
 	// The process has it. That our own view can't be closed is no error of its.
@@ -435,17 +467,23 @@ func (m *Mover) unreached(p *parcel, pid int, err error) error {
 // once, a keeper's, must not be taken for given.
 func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err error) (done bool, _ error) {
 	if errors.Is(err, helperapi.ErrGone) {
+		if !hungUp(err) { // we did, and it may have gone on until its end
+			m.free(key)
+		}
+		m.without(key)
 		return false, errors.Join(err, m.settle(p, nil))
 	}
 	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
 	if stateErr != nil && dies(ctx, key.pid, err) {
+		m.without(key)
 		return false, errors.Join(err, m.settle(p, nil))
 	}
 	if stateErr == nil && state == hetcuda.Parked {
+		m.without(key)
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
 	}
-	m.given(p.name, key, false)
+	m.given(p.name, key, gateOpen)
 	if stateErr != nil {
 		return false, notYet(errors.Join(err, stateErr))
 	}
@@ -455,15 +493,38 @@ func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err 
 	return true, nil
 }
 
+// unlessParked asks a process that did not take its memory whether that is since it has
+// it: an answer that came too late was lost. Those that wait for what it has made would
+// wait for ever.
+func (m *Mover) unlessParked(ctx context.Context, key client, p *parcel) {
+	state, err := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
+	if err != nil {
+		return
+	}
+	if state == hetcuda.Parked {
+		m.without(key)
+		return
+	}
+	m.given(p.name, key, gateOpen)
+	if !p.handedOver && !m.asIs(p) {
+		m.breakOff(p)
+	}
+}
+
 // dies tells of a process that has hung up and does not answer anew whether that
 // was its end, which takes a moment.
 func dies(ctx context.Context, pid int, err error) bool {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+	if !hungUp(err) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, deathTimeout)
 	defer cancel()
 	return hetcuda.AwaitEnd(ctx, pid) == nil
+}
+
+// hungUp tells whether it was the process that ended a connection.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
 // taken tells whether a parcel was taken out of a process.
@@ -522,6 +583,15 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 // errRefused means that a process has what it has made, and did not take what others
 // have: it may the next time.
 var errRefused = errors.New("it did not take memory that other processes have made")
+
+// waiting is what a process is that has what it has made of a parcel: parked still, if
+// others have made some of it.
+func (p *parcel) waiting() gate {
+	if len(p.chunksOf(true).chunks) > 0 {
+		return stillParked
+	}
+	return gateClosed
+}
 
 // undone notes that a process has nothing again. What others have got of it they
 // would not share with it any more.

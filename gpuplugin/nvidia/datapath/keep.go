@@ -27,11 +27,23 @@ import (
 type fetched struct {
 	conn    *keeper.Conn
 	parcels []string
-	// clients are the processes that were given some of it, and are held.
-	clients map[client]bool
+	// clients are the processes that were given some of it.
+	clients map[client]gate
 	// used says that the keeper was told, and changed that it may have been.
 	used, changed bool
 }
+
+// gate says what a process can do that was given memory.
+type gate int
+
+const (
+	// stillParked can't go on before it has the rest, and has nothing without its connection.
+	stillParked gate = iota
+	// gateClosed goes on with the end of its connection.
+	gateClosed
+	// gateOpen may have gone on.
+	gateOpen
+)
 
 // lenderLocked is where a parcel was fetched from, nil for nowhere.
 func (m *Mover) lenderLocked(parcel string) *fetched {
@@ -64,21 +76,43 @@ func (m *Mover) use(ctx context.Context, parcel string, used bool) error {
 	return err
 }
 
-// given notes that a process has the memory of a parcel, and is held or, perhaps,
-// not.
-func (m *Mover) given(parcel string, key client, held bool) {
+// given notes that a process has the memory of a parcel.
+func (m *Mover) given(parcel string, key client, at gate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.lenderLocked(parcel); f != nil {
-		f.clients[key] = true
-		f.changed = f.changed || !held
+		f.clients[key] = max(f.clients[key], at)
+		f.changed = f.changed || at == gateOpen
 	}
 }
 
-// freeLocked notes that a process is not held any more.
-func (m *Mover) freeLocked(key client) {
+// lentTo tells whether a process has memory of a keeper.
+func (m *Mover) lentTo(key client) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, f := range m.fetched {
-		f.changed = f.changed || f.clients[key]
+		if _, ok := f.clients[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// free notes that a process is not held any more.
+func (m *Mover) free(key client) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.fetched {
+		f.changed = f.changed || f.clients[key] >= gateClosed
+	}
+}
+
+// without notes that a process has no memory of a keeper any more, and has changed none.
+func (m *Mover) without(key client) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.fetched {
+		delete(f.clients, key)
 	}
 }
 
@@ -148,7 +182,7 @@ func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia
 		return kept, errors.Join(err, m.forget(parcels), conn.Close())
 	}
 	m.mu.Lock()
-	m.fetched[req.Keeper] = &fetched{conn: conn, parcels: slices.Clone(req.Parcels), clients: map[client]bool{}}
+	m.fetched[req.Keeper] = &fetched{conn: conn, parcels: slices.Clone(req.Parcels), clients: map[client]gate{}}
 	m.mu.Unlock()
 	return nvidia.Kept{Digest: req.Digest, Bytes: memory.Devices()}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"time"
@@ -414,7 +415,26 @@ func (m *Mover) Drop(ctx context.Context, names []string) error {
 	for _, p := range waited {
 		errs = append(errs, &helperapi.Error{Class: helperapi.Class_CLASS_ILLEGAL_STATE, Call: "drop", Detail: fmt.Sprintf("the process of parcel %q waits for its memory", p.name)})
 	}
-	return errors.Join(append(errs, m.forget(parcels), m.giveBack(ctx, names))...)
+	err = errors.Join(append(errs, m.forget(parcels), m.giveBack(ctx, names))...)
+	m.bury()
+	return err
+}
+
+// bury ends the connections that held processes which are gone: nobody asks for those
+// again, and devices stay open for them. While there are parcels, of other containers
+// too, those may still be asked for.
+func (m *Mover) bury() {
+	m.mu.Lock()
+	held, asked := maps.Clone(m.held), len(m.parcels) > 0
+	m.mu.Unlock()
+	if asked {
+		return
+	}
+	for key, c := range held {
+		if hetcuda.Gone(key.pid) {
+			m.hangUp(key, c)
+		}
+	}
 }
 
 // Progress implements nvidia.Mover.

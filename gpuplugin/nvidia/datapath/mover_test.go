@@ -53,12 +53,20 @@ func newBench(t *testing.T) *bench {
 		machine: newMachine(t, uuid0.String(), uuid1.String(), uuid2.String()),
 		control: t.TempDir(),
 		dir:     t.TempDir(),
-		data: map[uint64][]byte{
-			1: slices.Clone(contents()[:5*mib+8192]), // the last block is short
-			2: slices.Concat(make([]byte, 4*mib), contents()[mib:3*mib], make([]byte, 2*mib)),
-			3: make([]byte, 4096),
-			4: slices.Clone(contents()[6*mib:]),
-		},
+	}
+	b.start(t)
+	b.Mover = datapath.New(b.machine, datapath.Config{SlotSize: 4 * mib, Slots: 2, Lanes: 3, Spare: mib, Idle: time.Hour})
+	return b
+}
+
+// start starts the process, which has memory.
+func (b *bench) start(t *testing.T) {
+	t.Helper()
+	b.data = map[uint64][]byte{
+		1: slices.Clone(contents()[:5*mib+8192]), // the last block is short
+		2: slices.Concat(make([]byte, 4*mib), contents()[mib:3*mib], make([]byte, 2*mib)),
+		3: make([]byte, 4096),
+		4: slices.Clone(contents()[6*mib:]),
 	}
 	b.process = hetcudatest.Start(t, b.control,
 		hetcudatest.NewChunk(t, 1, 0x700000000000, uuid0, b.data[1]),
@@ -66,8 +74,6 @@ func newBench(t *testing.T) *bench {
 		hetcudatest.NewChunk(t, 3, 0, uuid0, b.data[3]),
 		hetcudatest.NewChunk(t, 4, 0x700004000000, uuid0, b.data[4]),
 	)
-	b.Mover = datapath.New(b.machine, datapath.Config{SlotSize: 4 * mib, Slots: 2, Lanes: 3, Spare: mib, Idle: time.Hour})
-	return b
 }
 
 // contents are random, and the same for all tests.
@@ -736,23 +742,28 @@ func TestUnparkAmongOthers(t *testing.T) {
 	b.clean(t, false)
 }
 
-func TestPrepareAndIdle(t *testing.T) {
-	m := newMachine(t, uuid0.String())
-	mover := datapath.New(m, datapath.Config{SlotSize: 4 * mib, Slots: 3, Lanes: 3, Idle: time.Millisecond})
-	check(t, mover.Prepare(t.Context(), []string{uuid0.String()}))
-	g := m.gpus[uuid0.String()]
+// closes waits until nobody has a device open.
+func closes(t *testing.T, g *gpu) {
+	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		g.mu.Lock()
 		opens, hosts := g.opens, g.hosts
 		g.mu.Unlock()
 		if opens == 0 && hosts == 0 {
-			break
+			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%d opens, %d slots left", opens, hosts)
 		}
 	}
+}
+
+func TestPrepareAndIdle(t *testing.T) {
+	m := newMachine(t, uuid0.String())
+	mover := datapath.New(m, datapath.Config{SlotSize: 4 * mib, Slots: 3, Lanes: 3, Idle: time.Millisecond})
+	check(t, mover.Prepare(t.Context(), []string{uuid0.String()}))
+	closes(t, m.gpus[uuid0.String()])
 	if err := mover.Prepare(t.Context(), []string{"GPU-unknown"}); err == nil {
 		t.Error("no error")
 	}

@@ -356,6 +356,31 @@ func TestSharedNotHandedOver(t *testing.T) {
 	check(t, s.Drop(t.Context(), s.names))
 }
 
+// Those that wait for a process that has gone on with its memory, and whose answer came
+// too late, are told.
+func TestSharedAnswerTooLate(t *testing.T) {
+	s := newSharing(t)
+	s.park(t, 0, 1, 2)
+	s.processes[1].Before(hetcudatest.Unpark, func(c *net.UnixConn) bool {
+		if _, _, _, _, err := c.ReadMsgUnix(make([]byte, 4096), nil); err != nil { // its chunks
+			t.Error(err)
+		}
+		s.processes[1].SetState(hetcudatest.Running)
+		hetcudatest.Reply(c, hetcudatest.Unpark, -int32(unix.EINVAL), 0, "UNPARK of a program that is not parked", nil)
+		return false
+	})
+	if err := s.Unpark(t.Context(), s.dirs[1], os.Getpid(), "b"); err == nil {
+		t.Error("it was parked")
+	}
+	for _, i := range []int{0, 2} {
+		if err := s.Unpark(t.Context(), s.dirs[i], os.Getpid(), s.names[i]); !errors.Is(err, helperapi.ErrDamaged) {
+			t.Errorf("%s: err = %v", s.names[i], err)
+		}
+		s.check(t, hetcudatest.Parked, i)
+	}
+	check(t, s.Drop(t.Context(), s.names))
+}
+
 // Nobody runs while marks are in memory: what a process writes that is let go first
 // stays.
 func TestSharedReleasedFirst(t *testing.T) {

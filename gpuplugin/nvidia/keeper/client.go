@@ -168,9 +168,17 @@ func (c *Conn) Use(ctx context.Context, used bool) error {
 }
 
 // Spend says that the memory that was taken is in use: the keeper lets go of it
-// and ends, and says so to whoever asks for it later.
+// and ends, and says so to whoever asks for it later. When it returns, the keeper has let
+// go of it, unless that takes long.
 func (c *Conn) Spend(ctx context.Context, by string) error {
 	_, err := c.ask(ctx, request{Op: opSpend, By: by})
+	if err == nil {
+		// All that is to come is the end of the connection.
+		_ = c.within(ctx, letGoTimeout, func() error {
+			_, err := c.answer()
+			return err
+		})
+	}
 	return err
 }
 

@@ -153,6 +153,55 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
+// Whoever has spent the memory can count on its room: the keeper has let go of it.
+func TestSpentIsFree(t *testing.T) {
+	k := start(t)
+	m, fds := memory(t, 1)
+	m.Pieces[0].Flags = 0
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	fds[0] = pipe[1] // which ends with the last descriptor of it
+	err := errors.Join(k.connect().Give(t.Context(), m, fds), unix.Close(pipe[1]), k.Owner.Confirm(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := m.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := k.connect()
+	_, fds, err = c.Take(t.Context(), digest, "job-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hetcuda.Discard(fds)
+	keeper.SetLetGoTimeout(t, time.Minute)
+	note := filepath.Join(string(k.Home), k.ID+".ended")
+	if err := unix.Mkfifo(note, 0o600); err != nil { // which takes as long to write as we like
+		t.Fatal(err)
+	}
+	spent := make(chan error, 1)
+	go func() { spent <- c.Spend(t.Context(), "job-2 has it") }()
+	select {
+	case err := <-spent:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if text, err := os.ReadFile(note); err != nil || !strings.Contains(string(text), "job-2 has it (") {
+		t.Errorf("noted %q, %v", text, err)
+	}
+	if err := <-spent; err != nil {
+		t.Error(err)
+	}
+	if n, err := unix.Read(pipe[0], make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("somebody has it still: %d, %v", n, err)
+	}
+	<-k.Over
+}
+
 // It lives on when a restore gives up, but not when that may have changed what it
 // keeps.
 func TestTakenInVain(t *testing.T) {

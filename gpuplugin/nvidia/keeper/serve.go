@@ -259,7 +259,10 @@ func (k *keep) mayTakeLocked(digest string) error {
 	return nil
 }
 
-var errNotTaken = errors.New("it was not taken by this connection")
+var (
+	errNotTaken = errors.New("it was not taken by this connection")
+	errSpent    = errors.New("it was spent")
+)
 
 // use notes whether the memory may be changed by who has taken it.
 func (k *keep) use(l *link, used bool) error {
@@ -289,7 +292,7 @@ func (k *keep) spend(l *link, by string) error {
 		return err
 	}
 	k.end(by)
-	return nil
+	return errSpent // the end of the connection says that the memory is free
 }
 
 func (k *keep) drop(l *link, by string) error {

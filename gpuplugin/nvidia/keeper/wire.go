@@ -39,6 +39,10 @@ const (
 	moveTimeout = time.Minute
 )
 
+// letGoTimeout is for what a keeper does between its last answer and its end. Tests
+// change it.
+var letGoTimeout = time.Second
+
 // op is what is asked for.
 type op string
 
