@@ -5,13 +5,12 @@ package task
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/containerd/log"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
@@ -58,5 +57,5 @@ func manifestDigest(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(text)), nil
+	return digest.FromBytes(text).String(), nil
 }

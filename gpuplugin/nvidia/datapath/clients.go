@@ -483,13 +483,11 @@ func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err 
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
 	}
-	m.given(p.name, key, gateOpen)
 	if stateErr != nil {
+		m.given(p.name, key, gateOpen)
 		return false, notYet(errors.Join(err, stateErr))
 	}
-	if !p.handedOver && !m.asIs(p) {
-		m.breakOff(p)
-	}
+	m.wentOn(key, p)
 	return true, nil
 }
 
@@ -505,6 +503,11 @@ func (m *Mover) unlessParked(ctx context.Context, key client, p *parcel) {
 		m.without(key)
 		return
 	}
+	m.wentOn(key, p)
+}
+
+// wentOn notes that a process has its memory, and was not heard to say so.
+func (m *Mover) wentOn(key client, p *parcel) {
 	m.given(p.name, key, gateOpen)
 	if !p.handedOver && !m.asIs(p) {
 		m.breakOff(p)

@@ -97,8 +97,7 @@ func TestFetchedForOneThatDies(t *testing.T) {
 			p.kill()
 			seen(t, b, p)
 			check(t, b.Drop(t.Context(), []string{"p"}))
-			for by(t, k) != "" { // until it has seen the end of the connection
-			}
+			untilBack(t, k)
 			_, err = b.Fetch(t.Context(), req)
 			check(t, err)
 			b.runs(t, "p")
@@ -128,8 +127,7 @@ func TestFetchedForOneThatWaits(t *testing.T) {
 	}
 	s.check(t, hetcudatest.Parked, 0)
 	check(t, s.Drop(t.Context(), s.names))
-	for by(t, k) != "" {
-	}
+	untilBack(t, k)
 	_, err = s.Fetch(t.Context(), req)
 	check(t, err)
 	s.run(t, 0, 1, 2)

@@ -44,6 +44,14 @@ func by(t *testing.T, k *keepertest.Keeper) string {
 	return s.By
 }
 
+// untilBack waits until a keeper has seen the end of the connection by which its memory
+// was taken.
+func untilBack(t *testing.T, k *keepertest.Keeper) {
+	t.Helper()
+	for by(t, k) != "" {
+	}
+}
+
 // Memory goes to a keeper and back, and no device is opened.
 func TestKeepAndFetch(t *testing.T) {
 	b := newBench(t)
@@ -144,8 +152,7 @@ func TestFetchInVain(t *testing.T) {
 				return
 			}
 			check(t, err)
-			for by(t, k) != "" { // until it has seen the end of the connection
-			}
+			untilBack(t, k)
 			b.process.Before(hetcudatest.Unpark, nil)
 			_, err = b.Fetch(t.Context(), req)
 			check(t, err)
@@ -168,8 +175,7 @@ func TestFetchAndSave(t *testing.T) {
 	}
 	// A helper that dies now leaves what it was.
 	check(t, s.Drop(t.Context(), s.names))
-	for by(t, k) != "" {
-	}
+	untilBack(t, k)
 	_, err = s.Fetch(t.Context(), req)
 	check(t, err)
 	s.run(t, 0, 1, 2)
