@@ -70,6 +70,9 @@ type Process struct {
 	state  uint32
 	chunks []Chunk
 	conns  int
+	// open are the connections that there are, until the end of the test.
+	open map[*net.UnixConn]bool
+	over bool
 	// old is a library of protocol 1.
 	old bool
 	// work is how many steps it takes until its device is at rest.
@@ -90,7 +93,7 @@ type Process struct {
 // Start has a process listen in a directory.
 func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	tb.Helper()
-	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40}
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40, open: map[*net.UnixConn]bool{}}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
 	if err != nil {
 		tb.Fatal(err)
@@ -108,6 +111,7 @@ func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	})
 	tb.Cleanup(func() {
 		_ = l.Close()
+		p.hangUp() // a test that has failed leaves some
 		wg.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -254,14 +258,30 @@ func (p *Process) letGo() {
 	}
 }
 
+// hangUp has it end its connections.
+func (p *Process) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
 func (p *Process) serve(c *net.UnixConn) {
 	defer func() { _ = c.Close() }()
 	p.mu.Lock()
 	p.conns++
+	p.open[c] = true
+	over := p.over
 	p.mu.Unlock()
+	if over {
+		return
+	}
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		delete(p.open, c)
 		if p.state == Held || p.state == Stepped {
 			p.state = Running
 		}
