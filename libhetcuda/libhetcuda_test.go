@@ -258,6 +258,27 @@ func expectInMusl(t *testing.T, symbols []elf.Symbol) {
 	}
 }
 
+// What the handler of SIGSEGV does needs no thread-local memory of ours: a thread that
+// has none yet may be inside of malloc, which would make it some.
+func TestHandlerWithoutTLS(t *testing.T) {
+	library, _ := build(t, plain)
+	for _, part := range []string{"watch", "serve", "pages", "tree"} {
+		object, err := elf.Open(filepath.Join(library, "obj", part+".o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		symbols, err := object.Symbols()
+		if err := errors.Join(err, object.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range symbols {
+			if elf.ST_TYPE(s.Info) == elf.STT_TLS {
+				t.Errorf("%s.c uses %s", part, s.Name)
+			}
+		}
+	}
+}
+
 // newer says whether a version of glibc is later than the oldest one.
 func newer(t *testing.T, version string) bool {
 	t.Helper()

@@ -53,6 +53,15 @@ static void *at(const struct range *r, size_t granule)
 
 // SIGSEGV.
 
+// Which signals are being passed on, by thread. Nothing here is thread-local: where the
+// library was opened late a thread's first use of that may allocate, and the thread may
+// have been stopped inside of malloc. Threads that meet at one place take it from one
+// another, and find out one round later.
+struct passed {
+	_Atomic pid_t thread;
+	_Atomic uintptr_t info, frame;
+};
+
 // chain does what would have happened without us.
 static void chain(int signal, siginfo_t *info, void *context)
 {
@@ -60,11 +69,11 @@ static void chain(int signal, siginfo_t *info, void *context)
 	// us, who were installed over it again and call what we found: the same
 	// signal, further down the stack. (A mark alone doesn't tell: a handler
 	// may leave by a jump, and then the mark stays.)
-	static _Thread_local struct {
-		const void *info, *frame;
-	} last;
-	const void *frame = __builtin_frame_address(0);
-	bool again = last.info == info && (uintptr_t)frame < (uintptr_t)last.frame;
+	static struct passed all[64];
+	pid_t self = (pid_t)syscall(SYS_gettid);
+	struct passed *last = &all[(size_t)self % (sizeof all / sizeof *all)];
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+	bool again = last->thread == self && last->info == (uintptr_t)info && frame < last->frame;
 	if (again || (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))) {
 		// It comes again at once, and then ends the process with the
 		// right status and the right place in its core.
@@ -72,13 +81,15 @@ static void chain(int signal, siginfo_t *info, void *context)
 		sigaction(signal, &nothing, NULL);
 		return;
 	}
-	last.info = info;
-	last.frame = frame;
+	last->thread = self;
+	last->info = (uintptr_t)info;
+	last->frame = frame;
 	if (before.sa_flags & SA_SIGINFO)
 		before.sa_sigaction(signal, info, context);
 	else
 		before.sa_handler(signal);
-	last.info = NULL;
+	pid_t mine = self;
+	atomic_compare_exchange_strong(&last->thread, &mine, 0);
 }
 
 static bool ours(CUdeviceptr address)
