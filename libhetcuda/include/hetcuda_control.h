@@ -63,7 +63,17 @@
  * have, too; and then all are held. HOLD of a process that is stepped and can't
  * be held in time leaves it stepped, with no call left.
  *
- * STEP and STATUS are there from protocol 2 on, MARK and SHARE from 3 on, OWN from 4 on.
+ * Protocols. The two sides can be of different versions: a device helper lives as long
+ * as the pod that it is for, and a container that starts there later has the library
+ * that is installed then. HELLO says what the library speaks, and a peer that does not know
+ * that asks it for nothing else.
+ *     1    HELLO, HOLD, PARK, COMMIT, UNPARK, RELEASE
+ *     2    STEP, STATUS
+ *     3    MARK, SHARE; all of an UNPARK whose timeout_ms is 1 is AS_IS
+ *     4    OWN; AS_IS and LATER, flags of a chunk. Who says AS_IS of all chunks of an UNPARK
+ *          says it in both ways, and the library hears both, whatever the other side speaks
+ * A change of what a packet means, or a request that a peer can't do without, is a
+ * protocol more; one that is refused where it isn't known need not be.
  *
  * A connection that ends takes its STEP and HOLD (and a PARK without COMMIT) with it, so
  * that a peer that dies leaves a running program. What is parked stays parked,
@@ -108,7 +118,7 @@ enum hetcuda_state {
 struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
-	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK */
+	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK; UNPARK: protocols */
 	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK */
 };
 

@@ -409,6 +409,7 @@ static int unpark(const struct hetcuda_request *request)
 	struct hetcuda_chunk chunks[HETCUDA_BATCH];
 	char text[HETCUDA_TEXT] = "";
 	uint32_t left = request->count, missing = 0;
+	bool as_is = request->timeout_ms == 1; /* of a peer that knows protocol 3 */
 	int status = 0;
 	ssize_t n;
 
@@ -424,6 +425,8 @@ static int unpark(const struct hetcuda_request *request)
 			close_transit();
 			return ENDED;
 		}
+		for (i = 0; as_is && i < k; i++)
+			chunks[i].flags |= HETCUDA_AS_IS;
 		for (i = 0; !status && i < k; i++)
 			status = hetcuda_memory_take(&chunks[i], transit.fd[i], text);
 		close_transit();

@@ -261,6 +261,19 @@ static void bad_unparks(void)
 	fd = dial(getpid());
 	send_request(fd, HETCUDA_UNPARK, 0, UINT32_MAX);
 	drain(fd);
+	/* That all is to be taken as it is a peer of protocol 3 says by the request, and one of 4 by the chunks. */
+	fd = dial(getpid());
+	setenv("HETCUDA_TEST_FAULT", "as-is", 1);
+	CHECK(ask_unpark(fd, &parcel, 64).status == -EPERM);
+	send_request(fd, HETCUDA_UNPARK, 1, 1);
+	send_packet(fd, parcel.chunks, sizeof(parcel.chunks[0]), parcel.fds, 1);
+	CHECK(receive_reply(fd, HETCUDA_UNPARK).status == -ENOENT); /* the others are missing */
+	parcel.chunks[0].flags |= HETCUDA_AS_IS;
+	send_request(fd, HETCUDA_UNPARK, 0, 1);
+	send_packet(fd, parcel.chunks, sizeof(parcel.chunks[0]), parcel.fds, 1);
+	CHECK(receive_reply(fd, HETCUDA_UNPARK).status == -ENOENT);
+	unsetenv("HETCUDA_TEST_FAULT");
+	close(fd);
 	/* After all that it still works. */
 	fd = dial(getpid());
 	CHECK(ask_hello(fd).state == HETCUDA_PARKED);

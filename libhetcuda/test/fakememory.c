@@ -128,6 +128,10 @@ int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 		snprintf(text, HETCUDA_TEXT, "chunk %llu has other data", (unsigned long long)chunk->id);
 		return -EIO;
 	}
+	if (fault("as-is", 0) && !(chunk->flags & HETCUDA_AS_IS)) {
+		snprintf(text, HETCUDA_TEXT, "chunk %llu is not to be taken as it is", (unsigned long long)chunk->id);
+		return -EPERM;
+	}
 	taken[i] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	return taken[i] < 0 ? -errno : 0;
 }

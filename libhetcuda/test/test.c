@@ -154,7 +154,7 @@ void send_request(int fd, enum hetcuda_op op, uint32_t timeout_ms, uint32_t coun
 	send_packet(fd, &request, sizeof(request), NULL, 0);
 }
 
-static struct hetcuda_reply receive_reply(int fd, enum hetcuda_op op)
+struct hetcuda_reply receive_reply(int fd, enum hetcuda_op op)
 {
 	struct hetcuda_reply reply;
 	ssize_t n = receive_packet(fd, &reply, sizeof(reply), NULL, NULL);

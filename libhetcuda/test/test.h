@@ -68,6 +68,7 @@ struct parcel {
 int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel);
 int ask_share(int fd, struct parcel *parcel);
 /* UNPARK in packets of `batch`, the last chunk first, without those that are imported; and of those. */
+struct hetcuda_reply receive_reply(int fd, enum hetcuda_op op);
 struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch);
 struct hetcuda_reply ask_unpark_imported(int fd, const struct parcel *parcel);
 void drop_parcel(struct parcel *parcel);

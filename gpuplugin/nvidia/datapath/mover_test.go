@@ -183,6 +183,37 @@ func TestClients(t *testing.T) {
 }
 
 // Processes are held together, or all run.
+// A process is asked for nothing that its protocol doesn't have, and for nothing at all if
+// that is not known.
+func TestProtocols(t *testing.T) {
+	for protocol := uint32(1); protocol <= 5; protocol++ {
+		b := newBench(t)
+		b.process.SetProtocol(protocol)
+		a := b.whenAsked()
+		if protocol <= 4 {
+			b.park(t)
+			b.runs(t, "p")
+			if owns := a.times == 1; owns != (protocol == 4) {
+				t.Errorf("%d: asked %d times to make memory its own", protocol, a.times)
+			}
+			b.clean(t, false)
+			continue
+		}
+		for op := uint32(hetcudatest.Hold); op <= hetcudatest.Own; op++ {
+			b.process.Before(op, func(*net.UnixConn) bool {
+				t.Errorf("asked for operation %d", op)
+				return true
+			})
+		}
+		if got, err := b.Clients(t.Context(), b.control); !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "protocol 5") {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if b.process.State() != hetcudatest.Running {
+			t.Errorf("state %d", b.process.State())
+		}
+	}
+}
+
 func TestHoldTogether(t *testing.T) {
 	b := newBench(t)
 	pids := []int{os.Getpid()}

@@ -302,8 +302,12 @@ func (s *sharing) shares(t *testing.T, which ...int) {
 // One of them keeps its memory while the others have let go of it: who has made it
 // gets it back as it is, since a copy would be its own.
 func TestSharedHalfCommitted(t *testing.T) {
-	for _, keeps := range []int{0, 1} {
+	for i := range 4 {
+		keeps, protocol := i%2, uint32(3+i/2)
 		s := newSharing(t)
+		for _, p := range s.processes {
+			p.SetProtocol(protocol)
+		}
 		s.show(t, 0, 1, 2)
 		s.processes[keeps].Before(hetcudatest.Commit, func(c *net.UnixConn) bool {
 			hetcudatest.Reply(c, hetcudatest.Commit, -int32(unix.EIO), 0, "no", nil)

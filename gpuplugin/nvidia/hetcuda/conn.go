@@ -313,16 +313,20 @@ func (c *Conn) Close() {
 	}
 }
 
-// Hello asks the client who it is.
+// Hello asks the client who it is. gpuplugin.ErrUnsupported means that it speaks a
+// protocol which is not known here.
 func (c *Conn) Hello(ctx context.Context) (h Hello, err error) {
 	err = c.exchange(ctx, answerTimeout, func() error {
 		var buf [1024]byte
 		r, rest, err := c.ask(opHello, 0, 0, buf[:])
-		if err == nil {
-			h, err = parseHello(rest)
-			h.Detail = r.text
+		if err != nil {
+			return err
 		}
-		return err
+		if h, err = parseHello(rest); err != nil {
+			return err
+		}
+		h.Detail = r.text
+		return h.known(c.pid)
 	})
 	return h, err
 }
@@ -484,7 +488,7 @@ func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) (missing i
 		return 0, fmt.Errorf("%d chunks, %d descriptors", len(chunks), len(fds))
 	}
 	err = c.exchange(ctx, moveTimeout, func() error {
-		sendErr := c.send(appendRequest(nil, opUnpark, 0, uint32(len(chunks))), nil)
+		sendErr := c.send(appendRequest(nil, opUnpark, asIsToOld(chunks), uint32(len(chunks))), nil)
 		for first := 0; first < len(chunks) && sendErr == nil; first += batchSize {
 			end := min(first+batchSize, len(chunks))
 			var b []byte
@@ -504,6 +508,21 @@ func (c *Conn) Unpark(ctx context.Context, chunks []Chunk, fds []int) (missing i
 		return err
 	})
 	return missing, err
+}
+
+// asIsToOld is 1, by which a client of protocol 3 takes chunks as they are, if that is
+// said of all that its process has made; others see it in the flags.
+func asIsToOld(chunks []Chunk) uint32 {
+	said := uint32(0)
+	for _, c := range chunks {
+		switch {
+		case c.Flags&AsIs != 0:
+			said = 1
+		case c.Flags&Imported == 0:
+			return 0
+		}
+	}
+	return said
 }
 
 // Own has a client that is held, and has all of its memory, copy what it took as it was

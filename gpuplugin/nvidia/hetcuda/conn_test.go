@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda/hetcudatest"
@@ -445,9 +446,29 @@ func TestSteps(t *testing.T) {
 	}
 	// An older library says that it has none.
 	p, c = start(t, 1)
-	p.SetOld()
+	p.SetProtocol(1)
 	if h, err := c.Hello(t.Context()); err != nil || h.Protocol != 1 || h.Steps() {
 		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// What is spoken by a client and not known here is refused by name, and nothing else is
+// asked for; all that there ever was is served.
+func TestProtocols(t *testing.T) {
+	for _, protocol := range []uint32{0, 1, 2, 3, 4, 5, 1 << 31} {
+		p, c := start(t, 1)
+		p.SetProtocol(protocol)
+		h, err := c.Hello(t.Context())
+		if protocol >= 1 && protocol <= 4 {
+			if err != nil || h.Protocol != int(protocol) || h.Steps() != (protocol >= 2) || h.Owns() != (protocol >= 4) {
+				t.Errorf("%d: %+v, %v", protocol, h, err)
+			}
+			continue
+		}
+		if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), fmt.Sprintf("protocol %d of libhetcuda 1.0-test, and this device helper knows 1 to 4", protocol)) ||
+			!strings.Contains(err.Error(), "Start the pod anew") {
+			t.Errorf("%d: %v", protocol, err)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 )
 
 // What is sent, as libhetcuda/include/hetcuda_control.h has it: the byte order
@@ -80,10 +82,14 @@ const (
 	Stepped State = 3
 )
 
-// stepProtocol is the first protocol with STEP and STATUS, and ownProtocol with OWN.
+// The protocols that are known here are the first to the last: all that were
+// ("Protocols" in the header). stepProtocol is the first with STEP and STATUS, and
+// ownProtocol with OWN.
 const (
-	stepProtocol = 2
-	ownProtocol  = 4
+	firstProtocol = 1
+	stepProtocol  = 2
+	ownProtocol   = 4
+	lastProtocol  = 4
 )
 
 // Hello is what a client says of itself.
@@ -101,6 +107,18 @@ type Hello struct {
 	Protocol int
 	// Detail is what it says beside, for people.
 	Detail string
+}
+
+// known fails for a client whose protocol isn't: what it would do when asked can't be told.
+func (h Hello) known(pid int) error {
+	if h.Protocol >= firstProtocol && h.Protocol <= lastProtocol {
+		return nil
+	}
+	return &helperapi.Error{
+		Class: helperapi.Class_CLASS_UNSUPPORTED, Call: "libhetcuda " + opHello.String(),
+		Detail: fmt.Sprintf("process %d speaks protocol %d of libhetcuda %s, and this device helper knows %d to %d: was hetGPU updated while the pod ran? Start the pod anew, so that its shim and its device helper are of the library's version",
+			pid, h.Protocol, h.Version, firstProtocol, lastProtocol),
+	}
 }
 
 // Steps tells whether the client can be let on step by step.

@@ -73,8 +73,8 @@ type Process struct {
 	// open are the connections that there are, until the end of the test.
 	open map[*net.UnixConn]bool
 	over bool
-	// old is a library of protocol 1.
-	old bool
+	// protocol is the library's.
+	protocol uint32
 	// work is how many steps it takes until its device is at rest.
 	work   uint32
 	before map[uint32]func(c *net.UnixConn) bool
@@ -93,7 +93,7 @@ type Process struct {
 // Start has a process listen in a directory.
 func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	tb.Helper()
-	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40, open: map[*net.UnixConn]bool{}}
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40, protocol: 4, open: map[*net.UnixConn]bool{}}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
 	if err != nil {
 		tb.Fatal(err)
@@ -152,11 +152,11 @@ func (p *Process) Before(op uint32, f func(c *net.UnixConn) bool) {
 	p.before[op] = f
 }
 
-// SetOld makes it one of protocol 1, which has no steps.
-func (p *Process) SetOld() {
+// SetProtocol makes it one of another protocol, 1 to 4, or one that only says so.
+func (p *Process) SetProtocol(n uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.old = true
+	p.protocol = n
 }
 
 // Refuse has it refuse so many UNPARKs.
@@ -350,7 +350,7 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 	switch {
 	case op == Hello:
 		Reply(c, op, 0, 0, "", p.hello())
-	case !p.old && (op == Step && (p.state == Running || p.state == Stepped) || op == Status && p.state == Stepped):
+	case p.protocol >= 2 && (op == Step && (p.state == Running || p.state == Stepped) || op == Status && p.state == Stepped):
 		if op == Step {
 			p.state = Stepped
 			p.work -= min(count, p.work)
@@ -362,14 +362,14 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 			p.state = Running
 		}
 		done()
-	case op == Mark && p.state == Held:
+	case p.protocol >= 3 && op == Mark && p.state == Held:
 		p.unmark()
 		p.nonce = uint64(count)<<32 | uint64(timeout)
 		p.mark()
 		done()
 	case op == Park && p.state == Held:
 		p.send(c, op, p.chunks)
-	case op == Share && (p.state == Held || p.state == Parked):
+	case p.protocol >= 3 && op == Share && (p.state == Held || p.state == Parked):
 		p.send(c, op, slices.DeleteFunc(slices.Clone(p.chunks), func(c Chunk) bool { return c.FD < 0 || c.Flags != exported }))
 	case op == Commit && p.state == Held:
 		p.unmark()
@@ -377,7 +377,7 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		p.state = Parked
 		Reply(c, op, 0, p.trimmed, "", nil)
 	case op == Unpark && p.state == Parked:
-		taken, missing, why := p.takeBack(c, int(count))
+		taken, missing, why := p.takeBack(c, int(count), timeout == 1)
 		if p.refusals > 0 {
 			p.refusals--
 			why = "no"
@@ -394,7 +394,7 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 			p.state = Held
 		}
 		Reply(c, op, 0, uint32(missing), "", nil)
-	case !p.old && op == Own && p.state == Held:
+	case p.protocol >= 4 && op == Own && p.state == Held:
 		Reply(c, op, 0, p.ownBorrowed(), "no room", nil)
 	default:
 		refuse(fmt.Sprintf("not in state %d", p.state))
@@ -414,10 +414,10 @@ func (p *Process) hello() []byte {
 	version, build := make([]byte, 32), make([]byte, 40)
 	copy(version, "1.0-test")
 	copy(build, "0123456789abcdef")
-	if h = append(append(h, version...), build...); p.old {
+	if h = append(append(h, version...), build...); p.protocol == 1 {
 		return h
 	}
-	return binary.LittleEndian.AppendUint64(h, 4)
+	return binary.LittleEndian.AppendUint64(h, uint64(p.protocol))
 }
 
 func (p *Process) send(c *net.UnixConn, op uint32, chunks []Chunk) {
@@ -446,7 +446,7 @@ func (p *Process) status() []byte {
 
 // takeBack receives chunks. What is not imported is memory of the process's own then,
 // with the same contents, unless it is to be taken as it is.
-func (p *Process) takeBack(c *net.UnixConn, count int) (taken []int, missing int, why string) {
+func (p *Process) takeBack(c *net.UnixConn, count int, allAsIs bool) (taken []int, missing int, why string) {
 	seen := 0
 	for seen < count {
 		buf, oob := make([]byte, batch*chunkLen), make([]byte, unix.CmsgSpace(4*batch))
@@ -469,6 +469,12 @@ func (p *Process) takeBack(c *net.UnixConn, count int) (taken []int, missing int
 				return taken, 0, "another chunk than was parked"
 			}
 			flags := binary.LittleEndian.Uint32(b[40:])
+			if p.protocol < 4 { // where flags are not looked at
+				flags = 0
+			}
+			if p.protocol >= 3 && allAsIs {
+				flags |= asIs
+			}
 			delete(p.borrowed, p.chunks[at].ID)
 			switch now := flags&asIs == 0 && (flags&later == 0 || p.chunks[at].Flags&exported != 0); {
 			case p.chunks[at].Flags&imported != 0:
