@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/containerd/api/types/runc/options"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -357,4 +358,49 @@ func TestUserCRIUConfig(t *testing.T) {
 		s.opts = []oci.SpecOpts{oci.WithAnnotations(map[string]string{"org.criu.config": config}), withOwnNetwork(t)}
 		d.moved(ctx, t, s, &options.CheckpointOptions{}).stop(ctx)
 	})
+}
+
+// A file that has lost the name under which a program uses it, and has another, is
+// saved, as glibc's semaphores are; or refused, where nobody could open it again.
+func TestNamelessFiles(t *testing.T) {
+	skipOnStock(t, "CRIU refuses such files unless it is told otherwise")
+	t.Run("in memory, beside the original", func(t *testing.T) {
+		eachDaemon(t, func(t *testing.T, d *daemon) {
+			ctx := d.testContext(t)
+			c, ref, after := d.checkpointed(ctx, t, counting("-r", "-f", "/dev/shm/data"))
+			r := d.ctrRestore(ctx, t, newID(t), ref)
+			expectWentOn(t, r.stdout.waitMore(ctx, t, 3), after)
+			for _, c := range []*container{c, r} {
+				if status, out := c.execOutput(t, d, "ls", "/dev/shm"); status != 0 || out != "data.other\n" {
+					t.Errorf("%s has %q in /dev/shm (status %d)", c.id, out, status)
+				}
+				c.stop(ctx)
+				c.remove()
+			}
+			d.expectNothingLeft(t)
+		})
+	})
+	for name, exit := range map[string]bool{"on a disk": false, "on a disk, to be ended": true} {
+		t.Run(name, func(t *testing.T) {
+			eachDaemon(t, func(t *testing.T, d *daemon) {
+				ctx := d.testContext(t)
+				c := d.run(ctx, t, counting("-r", "-f", "/data"))
+				c.stdout.waitMore(ctx, t, 3)
+				dir := filepath.Join(t.TempDir(), "refused")
+				err := c.saveWith(ctx, dir, &options.CheckpointOptions{Exit: exit})
+				if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "dump: /data is used by the container under a name that it has lost") {
+					t.Errorf("the checkpoint: %v", err)
+				}
+				c.stdout.waitMore(ctx, t, 3)
+				if status, out := c.execOutput(t, d, "sh", "-c", "ls / | grep -e data -e link"); out != "data.other\n" {
+					t.Errorf("there is %q (status %d)", out, status)
+				}
+				if _, err := os.Stat(filepath.Join(dir, "hetgpu.json")); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("there is a manifest: %v", err)
+				}
+				c.stop(ctx)
+				d.expectNothingLeft(t)
+			})
+		})
+	}
 }

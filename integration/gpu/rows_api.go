@@ -28,6 +28,8 @@ const (
 	// minPhase and minTurns are how fast managed memory has to be beside the
 	// driver's own (issue 3).
 	minPhase, minTurns = 0.95, 0.7
+	// crashLines are what a program that crashes says of it, and its last calls.
+	crashLines = 20
 	// nvccArch is what the suite's CUDA programs are compiled for.
 	nvccArch = "-arch=sm_90"
 )
@@ -115,7 +117,7 @@ func (t *test) output(ctx context.Context, engine string, args, libraries []stri
 		return nil, err
 	}
 	if err := waitForLine(ctx, c, "done"); err != nil {
-		return nil, fmt.Errorf("%w; it wrote %s", err, strings.Join(tail(c.Out.Lines(), 3), "; "))
+		return nil, fmt.Errorf("%w; it wrote %s", err, strings.Join(tail(c.Out.Lines(), crashLines), "; "))
 	}
 	return c.Out.Lines(), nil
 }

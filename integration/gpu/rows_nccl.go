@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,9 +27,6 @@ const (
 	ncclRanks                       = 2
 	// ncclShm is for NCCL's buffers, in KiB; a container has 64 MiB by itself.
 	ncclShm = 1 << 20
-	// ncclCRIU is for CRIU: NCCL deletes its files in /dev/shm while it uses them,
-	// and CRIU saves such files up to 1 MiB by itself (4.2, DEFAULT_GHOST_LIMIT).
-	ncclCRIU = "ghost-limit 1G\n"
 )
 
 // noMulticast keeps programs from NVLink's multicast, whose memory can't be exported
@@ -95,14 +91,10 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 		return nil, err
 	}
 	t.cleanup(func(context.Context) error { return remove() })
-	config, err := t.ghosts()
-	if err != nil {
-		return nil, err
-	}
 	opts = append(opts,
 		oci.WithAnnotations(t.annotations()),
 		// NCCL's connections have both ends in the container.
-		oci.WithAnnotations(map[string]string{hetoci.AnnotationTCP: "established"}), oci.WithAnnotations(config),
+		oci.WithAnnotations(map[string]string{hetoci.AnnotationTCP: "established"}),
 		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns}),
 		oci.WithMounts(mounts), oci.WithDevShmSize(ncclShm),
 		oci.WithEnv(slices.Concat([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, p.env, noMulticast, ncclEnv, env)))
@@ -111,12 +103,6 @@ func (t *test) newRanks(ctx context.Context, p *python, args, env []string) (*ri
 		t.cleanup(c.Remove)
 	}
 	return c, err
-}
-
-// ghosts has CRIU save files that are deleted while they are used, large ones too.
-func (t *test) ghosts() (annotations map[string]string, err error) {
-	config := filepath.Join(t.work, "criu-ghosts.conf")
-	return map[string]string{hetoci.AnnotationCRIUConfig: config}, os.WriteFile(config, []byte(ncclCRIU), 0o600)
 }
 
 func (t *test) startRanks(ctx context.Context, p *python, args, env []string) (*rig.Container, error) {

@@ -219,11 +219,7 @@ func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.
 	if err != nil {
 		return nil, err
 	}
-	config, err := t.ghosts()
-	if err != nil {
-		return nil, err
-	}
-	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithAnnotations(config), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, slices.Concat(p.env, noMulticast)...)))
+	opts = append(opts, oci.WithAnnotations(t.annotations()), oci.WithMounts(mounts), oci.WithEnv(append([]string{"HOME=/scratch", "TMPDIR=/scratch", "PYTHONDONTWRITEBYTECODE=1"}, slices.Concat(p.env, noMulticast)...)))
 	c, err := rig.New(ctx, t.d, rig.Spec{ID: t.id("train"), Runtime: runtimeName, Image: t.image, Args: args, Opts: opts})
 	if err == nil {
 		t.cleanup(c.Remove)

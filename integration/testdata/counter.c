@@ -11,6 +11,8 @@
 //             at each line
 //   -f FILE   keep FILE open and append each number; its size is checked
 //   -l        hold a lock on that file
+//   -r        give that file another name, FILE.other, and take this one away, as
+//             glibc does with a semaphore of its own that somebody may open later
 //   -t        hold a TCP connection to itself and send each number through it
 //   -u PATH   send each number to the unix datagram socket PATH
 //   -s PATH   send each number to the unix stream socket PATH
@@ -120,6 +122,13 @@ static int open_file(const char *path, int lock) {
 	return fd;
 }
 
+static void rename_file(const char *path) {
+	char other[4096];
+
+	if ((size_t)snprintf(other, sizeof(other), "%s.other", path) >= sizeof(other) || link(path, other) < 0 || unlink(path) < 0)
+		fail("rename %s", path);
+}
+
 static void step_file(int fd, uint64_t n) {
 	struct stat st;
 
@@ -211,16 +220,17 @@ int main(int argc, char **argv) {
 	uint64_t count = UINT64_MAX;
 	size_t pages = 0;
 	const char *file = NULL, *unix_path = NULL;
-	int lock = 0, tcp = 0, unix_type = 0, option;
+	int lock = 0, renamed = 0, tcp = 0, unix_type = 0, option;
 	int children = 0;
 
-	while ((option = getopt(argc, argv, "i:n:m:f:ltu:s:c:")) != -1) {
+	while ((option = getopt(argc, argv, "i:n:m:f:lrtu:s:c:")) != -1) {
 		switch (option) {
 		case 'i': interval = atol(optarg); break;
 		case 'n': count = strtoull(optarg, NULL, 10); break;
 		case 'm': pages = (size_t)atol(optarg) * (1 << 20) / PAGE; break;
 		case 'f': file = optarg; break;
 		case 'l': lock = 1; break;
+		case 'r': renamed = 1; break;
 		case 't': tcp = 1; break;
 		case 'u': unix_path = optarg, unix_type = SOCK_DGRAM; break;
 		case 's': unix_path = optarg, unix_type = SOCK_STREAM; break;
@@ -239,6 +249,8 @@ int main(int argc, char **argv) {
 		child[i] = start_child();
 	volatile uint64_t *memory = pages ? fill_memory(pages) : NULL;
 	int file_fd = file ? open_file(file, lock) : -1;
+	if (file && renamed)
+		rename_file(file);
 	int unix_fd = unix_path ? connect_unix(unix_path, unix_type) : -1;
 
 	if (tcp)

@@ -3,7 +3,7 @@
 
 // Package criuimg reads CRIU's images as far as hetGPU needs to. The framing is not
 // that of CRIU's own library, which reads files only and trusts every length in
-// them; and of the messages it reads one field, without the library's types, which
+// them; and of the messages it reads some fields, without the library's types, which
 // are registered whenever a program starts that has them, as the shim would.
 package criuimg
 
@@ -25,9 +25,10 @@ const (
 	// mountsPattern are the images of mount namespaces (CRIU 4.2,
 	// criu/image-desc.c, MNTS).
 	mountsPattern = "mountpoints-*.img"
-	// maxMounts is the largest of them that is decoded: the kernel allows 100,000
-	// mounts (fs.mount-max), and a container has some dozens.
-	maxMounts = 4 << 20
+	// maxImage is the largest image that is decoded: the kernel allows 100,000 mounts
+	// (fs.mount-max), and a container has some dozens; of open files it has some
+	// thousands, with 50 bytes or so for each.
+	maxImage = 16 << 20
 	// extKey is the field of a mount with the name that a restore gives it by
 	// (CRIU 4.2, images/mnt.proto, mnt_entry.ext_key).
 	extKey protowire.Number = 18
@@ -64,48 +65,78 @@ func EachMessage(data []byte, kind string, do func([]byte) error) error {
 // given: runc names them by where they are in the container. An absent image
 // names none.
 func ExternalMounts(dir string) (keys []string, err error) {
+	err = eachMount(dir, func(message []byte) error {
+		key, err := stringField(message, extKey)
+		if key != "" {
+			keys = append(keys, key)
+		}
+		return err
+	})
+	return keys, err
+}
+
+// eachMount calls do for each mount of a snapshot.
+func eachMount(dir string, do func([]byte) error) error {
 	names, err := filepath.Glob(filepath.Join(dir, mountsPattern))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, name := range names {
-		data, err := read(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = EachMessage(data, "MNTS", func(message []byte) error {
-				key, err := stringField(message, extKey)
-				if key != "" {
-					keys = append(keys, key)
-				}
-				return err
-			})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read CRIU's image %s: %w", name, err)
+		if err := eachOf(name, "MNTS", do); err != nil {
+			return err
 		}
 	}
-	return keys, nil
+	return nil
+}
+
+// eachOf calls do for each message of an image, which may be absent.
+func eachOf(name, kind string, do func([]byte) error) error {
+	data, err := read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = EachMessage(data, kind, do)
+	}
+	if err != nil {
+		return fmt.Errorf("read CRIU's image %s: %w", name, err)
+	}
+	return nil
 }
 
 // stringField returns a field of a message, "" if it has none.
 func stringField(message []byte, number protowire.Number) (value string, err error) {
+	err = eachField(message, number, protowire.BytesType, func(field []byte) {
+		value, _ = protowire.ConsumeString(field)
+	})
+	return value, err
+}
+
+// numberField returns a field of a message, 0 if it has none.
+func numberField(message []byte, number protowire.Number) (value uint64, err error) {
+	err = eachField(message, number, protowire.VarintType, func(field []byte) {
+		value, _ = protowire.ConsumeVarint(field)
+	})
+	return value, err
+}
+
+// eachField calls do for what a message has as a field, of which the last counts.
+func eachField(message []byte, number protowire.Number, kind protowire.Type, do func([]byte)) error {
 	for len(message) > 0 {
-		n, kind, size := protowire.ConsumeTag(message)
+		n, k, size := protowire.ConsumeTag(message)
 		if size < 0 {
-			return "", protowire.ParseError(size)
+			return protowire.ParseError(size)
 		}
 		message = message[size:]
-		if size = protowire.ConsumeFieldValue(n, kind, message); size < 0 {
-			return "", protowire.ParseError(size)
+		if size = protowire.ConsumeFieldValue(n, k, message); size < 0 {
+			return protowire.ParseError(size)
 		}
-		if n == number && kind == protowire.BytesType {
-			value, _ = protowire.ConsumeString(message)
+		if n == number && k == kind {
+			do(message[:size])
 		}
 		message = message[size:]
 	}
-	return value, nil
+	return nil
 }
 
 // read reads a regular file of limited size.
@@ -114,8 +145,8 @@ func read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxMounts {
-		return nil, fmt.Errorf("it is no file of at most %d bytes", maxMounts)
+	if !info.Mode().IsRegular() || info.Size() > maxImage {
+		return nil, fmt.Errorf("it is no file of at most %d bytes", maxImage)
 	}
 	return os.ReadFile(name)
 }

@@ -64,7 +64,7 @@ func TestExternalMounts(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := os.Truncate(filepath.Join(dir, "mountpoints-12.img"), maxMounts+1); err != nil {
+	if err := os.Truncate(filepath.Join(dir, "mountpoints-12.img"), maxImage+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ExternalMounts(dir); err == nil {

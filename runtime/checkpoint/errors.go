@@ -25,6 +25,9 @@ var (
 	// ErrParent means that the snapshot to add to is not an earlier one of this
 	// container.
 	ErrParent = errors.New("nothing can be left in that snapshot")
+	// ErrNameless means that a file would be missed at the restore: it is used under
+	// a name that it has no more.
+	ErrNameless = errors.New("is used by the container under a name that it has lost")
 	// ErrPlain means that device memory would be in the snapshot as it is, and has
 	// to be encrypted.
 	ErrPlain = errors.New("device memory would not be encrypted")

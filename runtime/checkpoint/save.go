@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/log"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/internal/criuimg"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -109,7 +111,22 @@ func (s *saving) dump(ctx context.Context, d runc.Dump) error {
 	if err := s.Runtime.Checkpoint(dctx, d); err != nil || d.Exit {
 		return err
 	}
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return nameless(d.Dir)
+}
+
+// nameless fails if a file of the container would be missed at the restore: CRIU
+// gave it a name for as long as the dump took, and it is in no mount whose files
+// are in CRIU's images, as those of /dev/shm are.
+func nameless(dir string) error {
+	lost, err := criuimg.LostLinks(dir)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s %w (it was deleted or renamed, and is there under another one): only in a tmpfs of the container, such as /dev/shm, can such files be saved",
+		strings.Join(lost, ", "), ErrNameless)
 }
 
 // engine is the manifest's word for what was done.

@@ -39,6 +39,11 @@ const (
 // the name, and Value what is mounted there.
 type ExternalMount struct{ Key, Value string }
 
+// ghostLimit is for programs that share memory by files in /dev/shm and delete them
+// at once, as NCCL does with some tens of MiB for each pair of ranks. CRIU counts
+// bytes in 32 bits (4.2, criu/include/cr_options.h).
+const ghostLimit = "1G"
+
 // CRIUConfig is what runc's flags can't say, for one operation. CRIU reads it
 // after runc's request, and it wins.
 type CRIUConfig struct {
@@ -51,7 +56,12 @@ type CRIUConfig struct {
 	TCPEstablished, TCPClose bool
 	ExternalUnixSockets      bool
 	FileLocks                bool
-	Terminal                 bool
+	// DeletedFiles is for a dump, of files that are in use and have been deleted: one
+	// that has another name gets one beside it, which a restore takes away; of one
+	// that has none up to ghostLimit is in the images. CRIU refuses the former
+	// otherwise, and of the latter all above 1 MiB.
+	DeletedFiles bool
+	Terminal  bool
 	// AllowUprobes is for processes that have hit a probe: the kernel has left
 	// a mapping in them. CRIU knows it since 4.2.
 	AllowUprobes bool
@@ -85,6 +95,8 @@ func (c CRIUConfig) Write(name string) error {
 		{"tcp-close", c.TCPClose},
 		{"ext-unix-sk", c.ExternalUnixSockets},
 		{"file-locks", c.FileLocks},
+		{"link-remap", c.DeletedFiles},
+		{"ghost-limit " + ghostLimit, c.DeletedFiles},
 		{"shell-job", c.Terminal},
 		{"allow-uprobes", c.AllowUprobes},
 	} {

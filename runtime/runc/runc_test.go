@@ -30,8 +30,8 @@ func TestCRIUConfig(t *testing.T) {
 		"lock and time": {CRIUConfig{NetworkLock: LockSkip, Timeout: 90 * time.Second}, "network-lock skip\ntimeout 90\n"},
 		"short time":    {CRIUConfig{Timeout: time.Millisecond}, "timeout 1\n"},
 		"all flags": {
-			CRIUConfig{LogLevel: 4, TCPEstablished: true, TCPClose: true, ExternalUnixSockets: true, FileLocks: true, Terminal: true, AllowUprobes: true},
-			"verbosity 4\ntcp-established\ntcp-close\next-unix-sk\nfile-locks\nshell-job\nallow-uprobes\n",
+			CRIUConfig{LogLevel: 4, TCPEstablished: true, TCPClose: true, ExternalUnixSockets: true, FileLocks: true, DeletedFiles: true, Terminal: true, AllowUprobes: true},
+			"verbosity 4\ntcp-established\ntcp-close\next-unix-sk\nfile-locks\nlink-remap\nghost-limit 1G\nshell-job\nallow-uprobes\n",
 		},
 		"the user's come last":  {CRIUConfig{TCPEstablished: true, User: user}, "tcp-established\n# From \"" + user + "\":\ntcp-close\nghost-limit 5\n"},
 		"the user's is missing": {CRIUConfig{User: filepath.Join(dir, "none")}, ""},

@@ -152,6 +152,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	conf := c.criuOptions(s, dump.TCPEstablished)
 	conf.Timeout = opts.timeout
 	conf.NetworkLock, conf.ExternalUnixSockets, conf.FileLocks = lock, dump.UnixSockets, dump.FileLocks
+	conf.DeletedFiles = true // what a restore would miss, running.Checkpoint refuses
 	if conf.ExternalMounts, err = c.hiddenMounts(running.Init); err != nil {
 		return err
 	}

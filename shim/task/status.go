@@ -37,6 +37,7 @@ func classes() []struct{ err, class error } {
 		{checkpoint.ErrEntered, errdefs.ErrFailedPrecondition},
 		{checkpoint.ErrStopped, errdefs.ErrFailedPrecondition},
 		{checkpoint.ErrArchitecture, errdefs.ErrFailedPrecondition},
+		{checkpoint.ErrNameless, errdefs.ErrFailedPrecondition},
 		{checkpoint.ErrLibrary, errdefs.ErrFailedPrecondition},
 		{checkpoint.ErrPlain, errdefs.ErrFailedPrecondition},
 		{memfile.ErrKey, errdefs.ErrFailedPrecondition},

@@ -19,6 +19,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "crash.h"
+
 static const char *section = "";
 
 static cudaError_t said(cudaError_t e, const char *call)
@@ -456,6 +458,7 @@ static void reset()
 
 int main()
 {
+	tell_crashes();
 	device();
 	memory();
 	symbols();
