@@ -19,6 +19,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -38,17 +39,36 @@ type held struct {
 // hands. Until it is released, it waits.
 func (d *daemon) held(ctx context.Context, t *testing.T, checkpoint func(*patient) error) held {
 	t.Helper()
+	return d.toBeHeld(ctx, t, "network-lock").start(ctx, checkpoint)
+}
+
+// toBeHeld is a patient in whose next checkpoint CRIU will be held.
+type toBeHeld struct {
+	*patient
+	hook
+	hold
+}
+
+// toBeHeld runs a container, and has CRIU held at a stage.
+func (d *daemon) toBeHeld(ctx context.Context, t *testing.T, stage string, opts ...oci.SpecOpts) toBeHeld {
+	t.Helper()
 	h, withHook := newHook(t)
 	s := d.toy("-n", "2")
-	s.opts = append(s.opts, withHook)
+	s.opts = append(append(s.opts, withHook), opts...)
 	p := d.patient(ctx, t, s, 2)
-	o := h.holdAt(t, "network-lock")
+	o := h.holdAt(t, stage)
 	t.Cleanup(o.release)
+	return toBeHeld{p, h, o}
+}
+
+// start starts the checkpoint and returns once CRIU is at the stage.
+func (h toBeHeld) start(ctx context.Context, checkpoint func(*patient) error) held {
+	h.patient.t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- checkpoint(p) }()
-	o.wait(ctx)
-	h.at(t, "", "")
-	return held{p, o, done}
+	go func() { done <- checkpoint(h.patient) }()
+	h.wait(ctx)
+	h.hook.at(h.patient.t, "", "")
+	return held{h.patient, h.hold, done}
 }
 
 // result waits for the end of the checkpoint.
@@ -152,34 +172,74 @@ func TestFaultsClientGoneFromPaused(t *testing.T) {
 // A container that is killed during its checkpoint ends at once, and can be
 // deleted.
 func TestFaultsContainerKilled(t *testing.T) {
-	for name, kill := range map[string]func(ctx context.Context, h held) error{
-		"by containerd": func(ctx context.Context, h held) error { return h.task.Kill(ctx, syscall.SIGKILL) },
-		"by the kernel": func(_ context.Context, h held) error { return syscall.Kill(int(h.task.Pid()), syscall.SIGKILL) },
+	for name, kill := range map[string]func(ctx context.Context, h held, leave func()) error{
+		"by containerd": func(ctx context.Context, h held, _ func()) error { return h.task.Kill(ctx, syscall.SIGKILL) },
+		"by containerd, its client gone": func(ctx context.Context, h held, leave func()) error {
+			leave()
+			h.waitLetGo(ctx)
+			return h.task.Kill(ctx, syscall.SIGKILL)
+		},
+		"by the kernel": func(_ context.Context, h held, _ func()) error {
+			defer h.release()
+			return syscall.Kill(int(h.task.Pid()), syscall.SIGKILL)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := onGPUs(t)
 			ctx := d.testContext(t)
-			h := d.held(ctx, t, func(p *patient) error { return p.checkpoint(ctx) })
-			if err := kill(ctx, h); err != nil {
+			client, leave := context.WithCancel(ctx)
+			defer leave()
+			h := d.held(ctx, t, func(p *patient) error {
+				_, err := p.task.Checkpoint(client)
+				return err
+			})
+			if err := kill(ctx, h, leave); err != nil {
 				t.Fatal(err)
 			}
-			h.release()
 			if err := h.result(ctx); err == nil {
 				t.Error("the checkpoint succeeded")
 			}
-			if status := h.waitExit(ctx); status != 137 {
-				t.Errorf("exit status %d, not 137", status)
-			}
-			h.delete(ctx)
-			h.remove()
-			if left := list(h.dir); len(left) != 0 {
-				t.Errorf("%s has %v", h.dir, left)
-			}
+			h.expectKilled(ctx)
 			d.expectNothingLeft(t)
 			for _, gpu := range usual.GPUs {
 				d.expectUsed(t, gpu, 0)
 			}
 		})
+	}
+}
+
+// expectKilled fails unless the container was killed, can be deleted, and has left
+// no files.
+func (p *patient) expectKilled(ctx context.Context) {
+	p.t.Helper()
+	if status := p.waitExit(ctx); status != 137 {
+		p.t.Errorf("exit status %d, not 137", status)
+	}
+	p.delete(ctx)
+	p.remove()
+	if left := list(p.dir); len(left) != 0 {
+		p.t.Errorf("%s has %v", p.dir, left)
+	}
+}
+
+// waitLetGo returns once the shim knows that nobody wants the dump any more, and
+// lets CRIU come to its end.
+func (p *patient) waitLetGo(ctx context.Context) {
+	p.t.Helper()
+	err := testbed.Eventually(ctx, "CRIU is let come to its end", func() error {
+		log, err := os.ReadFile(p.d.LogPath())
+		if err != nil {
+			return testbed.Permanent(err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "CRIU is let come to its end") && strings.Contains(line, p.id) {
+				return nil
+			}
+		}
+		return errors.New("the log does not say so")
+	})
+	if err != nil {
+		p.t.Fatal(err)
 	}
 }
 

@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -149,23 +152,61 @@ func TestFaultsDump(t *testing.T) {
 	}
 }
 
-// CRIU hangs in the middle, with all processes in its hands. The container's
-// own time-out ends it.
-func TestFaultsDumpHangs(t *testing.T) {
+// The time is up when CRIU has begun, has all processes in its hands, or has
+// written everything. It is let come to its end, within the grace, and what it
+// has written is thrown away; one that does not end is killed then. Meanwhile the
+// state is answered, and a container that is killed ends at once. All at the same
+// time, since each has to wait for its time.
+func TestFaultsDumpLate(t *testing.T) {
 	d := onGPUs(t)
 	ctx := d.testContext(t)
-	h, withHook := newHook(t)
-	s := d.toy("-n", "2")
-	s.opts = append(s.opts, withHook, annotated("io.hetgpu.checkpoint.timeout", "4s"))
-	p := d.patient(ctx, t, s, 2)
-	h.at(t, "network-lock", hookHangs)
-	start := time.Now()
-	expectError(t, p.checkpoint(ctx), "dump", "time-out of 4s")
-	if took := time.Since(start); took < 4*time.Second || took > 10*time.Second {
-		t.Errorf("it took %s", took)
+	waiting, late := map[string]toBeHeld{}, map[string]held{}
+	for name, stage := range map[string]string{
+		"begun": "pre-dump", "in its hands": "network-lock", "written": "post-dump",
+		"killed": "network-lock", "hangs": "network-lock",
+	} {
+		waiting[name] = d.toBeHeld(ctx, t, stage, annotated("io.hetgpu.checkpoint.timeout", "5s"))
 	}
-	h.at(t, "", "")
-	p.expectRecovered(ctx)
+	for name, h := range waiting {
+		late[name] = h.start(ctx, func(p *patient) error { return p.checkpointDirectly(ctx, false) })
+	}
+	for _, h := range late {
+		h.waitLetGo(ctx)
+		start := time.Now()
+		h.expectStatus(ctx, containerd.Running)
+		if took := time.Since(start); took > stateTime {
+			t.Errorf("the state took %s", took)
+		}
+		if _, err := h.task.Delete(ctx); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("what runs is deleted: %v", err)
+		}
+		expectError(t, h.checkpointDirectly(ctx, false), "checkpoint is under way")
+	}
+	killed := late["killed"]
+	if err := killed.task.Kill(ctx, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	expectError(t, killed.result(ctx), "dump", "the container is being ended")
+	killed.expectKilled(ctx)
+	for name, h := range late {
+		if name != "killed" && name != "hangs" {
+			h.release()
+			err := h.result(ctx)
+			expectError(t, err, "dump", "time-out of 5s")
+			if strings.Contains(err.Error(), "killed") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	expectError(t, late["hangs"].result(ctx), "dump", "time-out of 5s", "CRIU was killed when it had not ended 10s later", "the log is "+d.logDir())
+	delete(late, "killed")
+	for _, h := range late {
+		h.expectUnharmed(ctx)
+	}
+	for _, h := range late {
+		h.checkpoints(ctx)
+	}
+	d.expectNothingLeft(t)
 }
 
 // A time-out can fall on any moment of a dump, also on one in which CRIU must

@@ -69,6 +69,13 @@ func (p *patient) checkpointDirectly(ctx context.Context, exit bool) error {
 func (p *patient) expectRecovered(ctx context.Context) {
 	p.t.Helper()
 	p.expectUnharmed(ctx)
+	p.checkpoints(ctx)
+	p.d.expectNothingLeft(p.t)
+}
+
+// checkpoints fails unless the patient can be saved. It ends.
+func (p *patient) checkpoints(ctx context.Context) {
+	p.t.Helper()
 	if err := p.checkpoint(ctx); err != nil {
 		p.t.Fatalf("the next checkpoint: %v", err)
 	}
@@ -76,7 +83,6 @@ func (p *patient) expectRecovered(ctx context.Context) {
 	p.expectRunsOn(ctx)
 	p.stop(ctx)
 	p.remove()
-	p.d.expectNothingLeft(p.t)
 }
 
 // expectUnharmed fails unless the patient, its GPU and everything around them

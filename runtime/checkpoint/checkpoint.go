@@ -51,6 +51,12 @@ type Runtime interface {
 // four minutes.
 const DefaultTimeout = 10 * time.Minute
 
+// dumpGrace is how long CRIU may go on when the time is up. Its code is in the
+// processes while it works, and one that it leaves there when it is killed may
+// not survive. To take it out again takes milliseconds; a dump that had less
+// than some 10 GB to go ends too.
+const dumpGrace = 10 * time.Second
+
 // spareBytes is kept free beside what a dump is known to need.
 const spareBytes = 16 << 20
 
@@ -65,10 +71,14 @@ type Container struct {
 	Minors []int
 	// Timeout bounds the operation, and each step of the way back.
 	Timeout time.Duration
+	// Ending is closed when the container is being ended: then nothing waits for
+	// CRIU, whatever the operation's context has ended for. It may be nil.
+	Ending <-chan struct{}
 	// Encryption is that of device memory in files.
 	Encryption Encryption
 
-	proc procfs
+	proc  procfs
+	grace time.Duration
 }
 
 // Request is what a checkpoint is to do.
@@ -99,7 +109,25 @@ func (c *Container) timeout(ctx context.Context) (context.Context, context.Cance
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("%w of %s (annotation io.hetgpu.checkpoint.timeout)", errTimeout, c.Timeout))
+	return context.WithTimeoutCause(ctx, c.Timeout, c.late())
+}
+
+// late is the cause with which an operation ends whose time is up.
+func (c *Container) late() error {
+	return fmt.Errorf("%w of %s (annotation io.hetgpu.checkpoint.timeout)", errTimeout, c.Timeout)
+}
+
+// onEnding calls do when the container is being ended, if that is before stop.
+func (c *Container) onEnding(do func()) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case <-c.Ending:
+			do()
+		case <-stopped:
+		}
+	}()
+	return func() { close(stopped) }
 }
 
 // errTimeout is the cause with which an operation ends that takes too long.
@@ -118,7 +146,9 @@ type saving struct {
 	*Container
 	Request
 	phases
-	undo   rollback
+	undo rollback
+	// until is when its time is up.
+	until  time.Time
 	frozen bool
 	procs  []gpuplugin.Process
 	stream Streamer
@@ -142,7 +172,7 @@ type saving struct {
 func (c *Container) Checkpoint(ctx context.Context, r Request) (_ *snapshot.Manifest, err error) {
 	ctx, cancel := c.timeout(ctx)
 	defer cancel()
-	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}, stream: streamer(c.GPU)}
+	s := &saving{Container: c, Request: r, undo: rollback{timeout: c.Timeout}, until: time.Now().Add(c.Timeout), stream: streamer(c.GPU)}
 	if s.Companion == nil {
 		s.Companion = nothing{}
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/runc"
@@ -211,35 +213,137 @@ func TestCheckpointCancelled(t *testing.T) {
 	}
 }
 
-// CRIU is killed when its time is up, or when the container is to end; not
-// because nobody wants its dump any more.
-func TestDumpIsNotKilled(t *testing.T) {
+// CRIU comes to its end, whoever has gone and whatever time it is: it is killed when
+// the container is being ended, and when the grace is over. Times are seconds.
+func TestDumpComesToItsEnd(t *testing.T) {
+	const timeout, never = 60, 1000
+	grace := int(dumpGrace.Seconds())
+	gone, failed := errors.New("gone"), errors.New("CRIU failed")
 	for name, tc := range map[string]struct {
-		cause  error
+		criu   int // how long CRIU takes
+		fails  error
+		gone   int // when the client goes; 0 for never, and so are these
+		ending int // when the container is being ended
+		paused bool
+
+		took   int
 		killed bool
+		errs   []error // nil for success
+		says   string
 	}{
-		"a client that gave up":    {errors.New("gone"), false},
-		"the container's end":      {ErrEnding, true},
-		"the operation's time-out": {errTimeout, true},
+		"in time":                       {criu: timeout - 1, took: timeout - 1},
+		"late":                          {criu: timeout + 1, took: timeout + 1, errs: []error{errTimeout}},
+		"late, paused":                  {criu: timeout + 1, paused: true, took: timeout + 1, errs: []error{errTimeout}},
+		"late, and fails":               {criu: timeout + 1, fails: failed, took: timeout + 1, errs: []error{errTimeout, failed}},
+		"fails in time":                 {criu: 1, fails: failed, took: 1, errs: []error{failed}},
+		"at the last moment":            {criu: timeout + grace - 1, took: timeout + grace - 1, errs: []error{errTimeout}},
+		"too late":                      {criu: never, took: timeout + grace, killed: true, errs: []error{errTimeout}, says: "CRIU was killed when it had not ended 10s later"},
+		"client gone":                   {criu: timeout - 1, gone: 1, took: timeout - 1, errs: []error{gone}},
+		"client gone, and fails":        {criu: 3, fails: failed, gone: 1, took: 3, errs: []error{gone, failed}},
+		"client gone, then late":        {criu: timeout + 1, gone: 1, took: timeout + 1, errs: []error{gone}},
+		"client gone, then too late":    {criu: never, gone: 1, took: timeout + grace, killed: true, errs: []error{errTimeout}, says: "CRIU was killed"},
+		"ended":                         {criu: never, ending: 2, took: 2, killed: true, errs: []error{ErrEnding}},
+		"client gone, then ended":       {criu: never, gone: 1, ending: 2, took: 2, killed: true, errs: []error{ErrEnding}},
+		"ended in the grace":            {criu: never, ending: timeout + 1, took: timeout + 1, killed: true, errs: []error{ErrEnding}},
+		"ended at once, client gone":    {criu: never, gone: 1, ending: 1, took: 1, killed: true, errs: []error{ErrEnding}},
+		"client gone in the grace":      {criu: timeout + 2, gone: timeout + 1, took: timeout + 2, errs: []error{errTimeout}},
+		"ended after it came to an end": {criu: 1, ending: 2, took: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			w.cancel["dump 1"] = func() { cancel(tc.cause) }
-			w.settle = tc.killed
-			dir := t.TempDir()
-			_, err := w.container().Checkpoint(ctx, request(dir, false))
-			if !errors.Is(err, tc.cause) {
-				t.Errorf("error is %v, want %v", err, tc.cause)
-			}
-			if w.killed != tc.killed {
-				t.Errorf("killed: %t, want %t", w.killed, tc.killed)
-			}
-			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-				t.Errorf("left: %v, %v", entries, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.frozen = tc.paused
+				before, dir := maps.Clone(w.states), t.TempDir()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				ending := make(chan struct{})
+				c := w.container()
+				c.Timeout, c.Ending = timeout*time.Second, ending
+				at := func(s int, do func()) {
+					if s > 0 {
+						time.AfterFunc(time.Duration(s)*time.Second, do)
+					}
+				}
+				at(tc.gone, func() { cancel(gone) })
+				at(tc.ending, func() { close(ending) })
+				w.criu = func(ctx context.Context) error {
+					select {
+					case <-time.After(time.Duration(tc.criu) * time.Second):
+						return tc.fails
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				start := time.Now()
+				_, err := c.Checkpoint(ctx, request(dir, false))
+				if took := time.Since(start); took != time.Duration(tc.took)*time.Second {
+					t.Errorf("it took %s, want %d s", took, tc.took)
+				}
+				if w.killed != tc.killed {
+					t.Errorf("killed: %t, want %t", w.killed, tc.killed)
+				}
+				if left := w.dumped.Config.Timeout; left != timeout*time.Second {
+					t.Errorf("CRIU was told of %s", left)
+				}
+				if tc.errs == nil {
+					if err != nil || !maps.Equal(w.states, before) || w.frozen || !w.alive {
+						t.Errorf("error %v; states %v, frozen %t, alive %t", err, w.states, w.frozen, w.alive)
+					}
+					return
+				}
+				for _, want := range tc.errs {
+					if !errors.Is(err, want) || !strings.Contains(err.Error(), tc.says) {
+						t.Errorf("error is %v, want %v, %q", err, want, tc.says)
+					}
+				}
+				for _, other := range []error{gone, failed, errTimeout, ErrEnding} {
+					if errors.Is(err, other) && !slices.Contains(tc.errs, other) {
+						t.Errorf("error is %v, and no %v", err, other)
+					}
+				}
+				if !tc.killed && strings.Contains(err.Error(), "killed") {
+					t.Errorf("nobody was killed: %v", err)
+				}
+				w.asFound(t, before, tc.paused, dir)
+			})
 		})
 	}
+}
+
+// CRIU is told of the time that is left when it begins.
+func TestDumpKnowsItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cancel["lock 1"] = func() { <-time.After(45 * time.Second) }
+		c := w.container()
+		c.Timeout = time.Minute
+		if _, err := c.Checkpoint(t.Context(), request(t.TempDir(), false)); err != nil {
+			t.Fatal(err)
+		}
+		if left := w.dumped.Config.Timeout; left != 15*time.Second {
+			t.Errorf("CRIU was told of %s", left)
+		}
+	})
+}
+
+// Where CRIU has ended the processes, the snapshot is all that is left: it is
+// finished, though the time is up.
+func TestDumpLateWithTheProcessesGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		w.criu = func(context.Context) error {
+			<-time.After(61 * time.Second)
+			return nil
+		}
+		c, r := w.container(), request(dir, true)
+		c.Timeout, r.TCPEstablished = time.Minute, true
+		if _, err := c.Checkpoint(t.Context(), r); err != nil || w.killed || w.alive {
+			t.Errorf("error %v, killed %t, alive %t", err, w.killed, w.alive)
+		}
+		if _, err := snapshot.Open(dir); err != nil {
+			t.Errorf("the snapshot: %v", err)
+		}
+	})
 }
 
 // GPUs that can't be brought back at first are tried again; if that fails too,

@@ -649,8 +649,13 @@ func TestSplitEndedBesideASlowDisk(t *testing.T) {
 	w.slow = make(chan struct{}) // for ever
 	w.fail["resume 1"], w.fail["undo 1"] = errFault, errFault
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w.cancel["save 1"] = func() { cancel(ErrEnding) }
-	if _, err := w.container().Checkpoint(ctx, splitRequest(t.TempDir(), false)); !errors.Is(err, ErrEnding) || !errors.Is(err, errFault) {
+	c, ending := w.container(), make(chan struct{})
+	c.Ending = ending
+	w.cancel["save 1"] = func() {
+		cancel(errors.New("the client has gone"))
+		close(ending)
+	}
+	if _, err := c.Checkpoint(ctx, splitRequest(t.TempDir(), false)); !errors.Is(err, ErrEnding) || !errors.Is(err, errFault) {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,26 +96,35 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 	return m, err
 }
 
-// dump runs CRIU to its end, also if nobody wants the dump any more: while it
-// works, its code is in the processes, and one that it leaves there when it is
-// killed may not survive. Only the time-out kills it, or the container's end.
+// dump runs CRIU to its end, also if nobody wants the dump any more or the time
+// is up (dumpGrace has the reason). It is killed when the grace is over too, and
+// when the container is being ended.
 func (s *saving) dump(ctx context.Context, d runc.Dump) error {
-	dctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		if errors.Is(cause, ErrEnding) || errors.Is(cause, errTimeout) {
-			cancel(cause)
-		}
-	})
-	defer stop()
-	if err := s.Runtime.Checkpoint(dctx, d); err != nil || d.Exit {
+	d.Config.Timeout = time.Until(s.until)
+	grace := cmp.Or(s.grace, dumpGrace)
+	dctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), s.until.Add(grace),
+		fmt.Errorf("%w; CRIU was killed when it had not ended %s later: a process in which it was at work may not survive", s.late(), grace))
+	defer cancel()
+	dctx, kill := context.WithCancelCause(dctx)
+	defer kill(nil)
+	defer s.onEnding(func() { kill(ErrEnding) })()
+	defer context.AfterFunc(ctx, func() {
+		log.G(ctx).WithError(context.Cause(ctx)).Warn("the dump will be thrown away: CRIU is let come to its end")
+	})()
+	err := s.Runtime.Checkpoint(dctx, d)
+	why := context.Cause(ctx)
+	switch {
+	case err == nil && d.Exit:
+		// Nothing is left to go on.
+		return nil
+	case err == nil && why == nil:
+		return nameless(d.Dir)
+	case err == nil:
+		return why
+	case why == nil || dctx.Err() != nil:
 		return err
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return nameless(d.Dir)
+	return fmt.Errorf("%w: %w", why, err)
 }
 
 // nameless fails if a file of the container would be missed at the restore: CRIU
@@ -198,12 +208,11 @@ func (s *saving) goOn(ctx context.Context, memory *drain, seal sealer) error {
 	// the same; it is gone even if the seal fails.
 	resumeErr := s.resume(ctx)
 	close(memory.back)
+	if resumeErr == nil {
+		defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
+	}
 	// Who ends the container gives up its state, wherever that is.
-	defer context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); resumeErr == nil || errors.Is(cause, ErrEnding) {
-			abandon(cause)
-		}
-	})()
+	defer s.onEnding(func() { abandon(ErrEnding) })()
 	sealErr := group.Wait()
 	s.done = append(s.done, sealing.done...)
 	if sealErr != nil {

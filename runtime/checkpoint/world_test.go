@@ -37,9 +37,10 @@ type world struct {
 	count  map[string]int
 	engine string
 	dumped runc.Dump
-	// killed says that the dump's context ended while it ran; settle waits
-	// for that.
-	killed, settle bool
+	// criu is at work in the dump, nil for no time; killed says that its context
+	// ended before it.
+	criu   func(ctx context.Context) error
+	killed bool
 	// pages is the size of the memory image, if it is not to be tiny.
 	pages int64
 	memory
@@ -161,9 +162,8 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 		}
 	}
 	err := c.call(ctx, "dump")
-	if c.settle {
-		<-ctx.Done()
-		err = context.Cause(ctx)
+	if c.criu != nil {
+		err = c.criu(ctx)
 	}
 	c.killed = ctx.Err() != nil
 	c.alive = c.alive && (err != nil || !d.Exit)

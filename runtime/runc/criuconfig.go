@@ -61,7 +61,7 @@ type CRIUConfig struct {
 	// that has none up to ghostLimit is in the images. CRIU refuses the former
 	// otherwise, and of the latter all above 1 MiB.
 	DeletedFiles bool
-	Terminal  bool
+	Terminal     bool
 	// AllowUprobes is for processes that have hit a probe: the kernel has left
 	// a mapping in them. CRIU knows it since 4.2.
 	AllowUprobes bool

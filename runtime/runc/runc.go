@@ -65,6 +65,8 @@ type Dump struct {
 	UnixSockets     bool
 	Terminal        bool
 	FileLocks       bool
+	// Config is what CRIU is told beside that.
+	Config CRIUConfig
 }
 
 // Error is a failure of the runtime or of CRIU.
@@ -110,6 +112,9 @@ func (c *Container) Checkpoint(ctx context.Context, d Dump) error {
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("make CRIU's work directory: %w", err)
+	}
+	if err := d.Config.Write(filepath.Join(c.Bundle, CRIUConfigName)); err != nil {
+		return err
 	}
 	args := []string{"checkpoint", "--image-path", d.Dir, "--work-path", work}
 	if d.Parent != "" {

@@ -53,7 +53,7 @@ func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskReque
 		s.resumeAbandoned(ctx, c)
 		return nil, status(fmt.Errorf("checkpoint %s: it was paused for another one, whose client has gone, and goes on now: try again: %w", r.ID, errdefs.ErrFailedPrecondition))
 	}
-	ctx, end, err := c.begin(ctx, opCheckpoint)
+	ctx, end, err := c.begin(log.WithLogger(ctx, log.G(ctx).WithField(logfields.ID, c.id)), opCheckpoint)
 	if err != nil {
 		return nil, status(err)
 	}
@@ -67,7 +67,7 @@ func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskReque
 		s.resumeAbandoned(ctx, c)
 	}
 	if err != nil {
-		log.G(ctx).WithError(err).WithField(logfields.ID, r.ID).Error("checkpoint failed")
+		log.G(ctx).WithError(err).Error("checkpoint failed")
 		return nil, status(fmt.Errorf("checkpoint %s: %w", r.ID, err))
 	}
 	return &emptypb.Empty{}, nil
@@ -131,7 +131,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
-	running.Timeout = opts.timeout
+	running.Timeout, running.Ending = opts.timeout, c.ending()
 	running.Encryption = checkpoint.Encryption(s.config.Encryption)
 	tool, err := s.criu(ctx, c)
 	if err != nil {
@@ -160,6 +160,8 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 		return err
 	}
 	defer os.Remove(c.criuConfig())
+	// runc has it written again, with the time that is left by then.
+	dump.Config = conf
 	request := checkpoint.Request{Dump: dump, MemoryParent: memoryParent, Keep: opts.KeepOnGPU, Progress: told, Manifest: snapshot.Manifest{
 		Container: c.saved, Library: c.injected.Library(), EngineReason: snapshot.Text(c.engineReason),
 		Host: s.host(ctx, c, tool),
@@ -187,11 +189,11 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	}
 	if dump.Parent != "" {
 		if err := c.tracked(r.Path); err != nil {
-			log.G(ctx).WithError(err).WithField(logfields.ID, c.id).Warn("the next incremental dump will have all memory of the processors")
+			log.G(ctx).WithError(err).Warn("the next incremental dump will have all memory of the processors")
 		}
 	}
 	for _, p := range m.Phases {
-		log.G(ctx).WithField(logfields.ID, c.id).WithField(logfields.Phase, p.Name).WithField(logfields.Seconds, p.Seconds).Info("checkpoint")
+		log.G(ctx).WithField(logfields.Phase, p.Name).WithField(logfields.Seconds, p.Seconds).Info("checkpoint")
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/hetgpu/containerd-shim-hetgpu/runtime/checkpoint"
 )
 
 // op is a kind of operation that a container can be in.
@@ -27,14 +29,16 @@ const (
 type operation struct {
 	op     op
 	cancel context.CancelCauseFunc
-	done   chan struct{}
+	// ending is closed when the container is being ended, also if the operation
+	// was interrupted before for another reason.
+	ending, done chan struct{}
 }
 
 // begin starts an operation, or says which one is in its way. The returned
 // function ends it, and has to be called.
 func (c *container) begin(ctx context.Context, what op) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	o := &operation{op: what, cancel: cancel, done: make(chan struct{})}
+	o := &operation{op: what, cancel: cancel, ending: make(chan struct{}), done: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != nil {
@@ -118,8 +122,23 @@ func (c *container) interrupt(why error) <-chan struct{} {
 	if c.current == nil {
 		return nil
 	}
+	if errors.Is(why, checkpoint.ErrEnding) {
+		select {
+		case <-c.current.ending:
+		default:
+			close(c.current.ending)
+		}
+	}
 	c.current.cancel(why)
 	return c.current.done
+}
+
+// ending returns what is closed when the container is being ended during the
+// operation that is under way.
+func (c *container) ending() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.ending
 }
 
 var (

@@ -151,6 +151,29 @@ func TestOneOperationAtATime(t *testing.T) {
 	}
 }
 
+// That the container is being ended is told to an operation that was interrupted
+// before, also twice; nothing else is.
+func TestEndingIsTold(t *testing.T) {
+	c := &container{id: "c"}
+	ctx, end, err := c.begin(t.Context(), opCheckpoint)
+	must(t, err)
+	defer end()
+	ending := c.ending()
+	c.interrupt(errAbandoned)
+	select {
+	case <-ending:
+		t.Error("a client that has gone is taken for the container's end")
+	default:
+	}
+	for range 2 {
+		c.interrupt(checkpoint.ErrEnding)
+		<-ending
+	}
+	if !errors.Is(context.Cause(ctx), errAbandoned) {
+		t.Errorf("the operation's context ended with %v", context.Cause(ctx))
+	}
+}
+
 // State that this version can't save is refused, not lost: of other vendors'
 // GPUs, also beside NVIDIA's.
 func TestOtherVendors(t *testing.T) {
