@@ -400,30 +400,6 @@ func replace(name string, data []byte) error {
 	return os.Rename(name+".new", name)
 }
 
-// A process that is restored to another GPU can't be given memory there: it is
-// refused before anything starts, and the GPU that it was saved on takes it.
-func TestGPUSplitOtherGPU(t *testing.T) {
-	d := onGPUs(t)
-	ctx := d.testContext(t)
-	s := d.splitToy("-v")
-	c := d.run(ctx, t, s)
-	c.ticksOn(ctx, 1)
-	dir := c.mustCheckpoint(ctx, true)
-	c.waitExit(ctx)
-	c.delete(ctx)
-	s.opts = []oci.SpecOpts{d.withProgram, d.withRealLibrary, d.withGPUs(1), annotated("io.hetgpu.engine", "split")}
-	if _, err := d.tryRestore(ctx, t, s, dir); err == nil || !strings.Contains(err.Error(), "saved by the split engine on "+usual.GPUs[0].UUID) {
-		t.Errorf("err = %v", err)
-	}
-	for _, gpu := range usual.GPUs {
-		d.expectUsed(t, gpu, 0)
-	}
-	s.opts = []oci.SpecOpts{d.withProgram, d.withRealLibrary, d.withGPUs(0), annotated("io.hetgpu.engine", "split")}
-	r := d.restore(ctx, t, s, dir)
-	r.expectGoesOn(ctx, 1)
-	r.stop(ctx)
-}
-
 // Programs that the driver's own checkpoint refuses, or that wait for one another.
 func TestGPUSplitPrograms(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -397,11 +397,6 @@ func (s *SplitEngine) Save(ctx context.Context, dir, parent string, procs []gpup
 // Bound says that device memory stays where it is when Suspend has come and gone.
 func (s *SplitEngine) Bound() bool { return false }
 
-// Moves is false: in a process that the driver has restored to another device
-// cuMemImportFromShareableHandle of memory there is CUDA_ERROR_INVALID_DEVICE
-// (580.159).
-func (s *SplitEngine) Moves() bool { return false }
-
 // Loads is always true: memory that nobody shows is made anew.
 func (s *SplitEngine) Loads(context.Context) error { return nil }
 

@@ -191,9 +191,6 @@ func whole(procs []gpuplugin.Process) []gpuplugin.Process {
 // copied or saved.
 func (s *StorageEngine) Bound() bool { return true }
 
-// Moves is true: the driver makes the memory, on the device that it restores to.
-func (s *StorageEngine) Moves() bool { return true }
-
 // Park maps the device memory of the locked processes. Of one that the driver
 // refuses, and leaves as it was, the driver moves the memory itself: it is split
 // no more, and has the reason. On any other error each process goes back to the

@@ -35,7 +35,8 @@ var rows = []row{
 	{name: "events between processes", what: "the same, and the second process waits for an event of the first", engines: []string{engineSplit}, test: eventsSaved},
 	{name: "state during a checkpoint", what: "State answers within 100 ms", test: stateDuring},
 	{name: "helper killed during a checkpoint", what: "an error, everything undone, and the next checkpoint works", engines: []string{engineDriver}, timeout: 2 * time.Minute, test: helperKilled},
-	{name: "another GPU", what: "saved on one GPU, restored on another of the same model; what the split engine saved is refused there, and restored where it was", test: anotherGPU},
+	{name: "another GPU", what: "saved on one GPU, restored on another of the same model; saved there while it goes on, and restored on the first beside it", takes: 12 * time.Second, timeout: 2 * time.Minute, test: anotherGPU()},
+	{name: "managed memory on another GPU", what: "the same", engines: []string{engineSplit}, takes: 12 * time.Second, timeout: 2 * time.Minute, test: anotherGPU("-m")},
 	{name: "PyTorch", what: "a training loop, ended and restored: every loss as in an uninterrupted run", takes: 30 * time.Second, timeout: 150 * time.Second, test: pyTorch},
 	{name: "torch.compile", what: "whose kernels Triton makes while the program runs: saved, ended and restored, every step as in an uninterrupted run", engines: []string{engineSplit}, takes: 17 * time.Second, timeout: 2 * time.Minute, test: framework("/gpu/frameworks.py", "compiled")},
 	{name: "CUDA graph", what: "captured once, replayed at every step: saved, ended and restored, every step as in an uninterrupted run", engines: []string{engineSplit}, takes: 17 * time.Second, timeout: 2 * time.Minute, test: framework("/gpu/frameworks.py", "graph")},
@@ -238,38 +239,51 @@ func leftNothing(dir string) error {
 }
 
 // anotherGPU needs two of the same model.
-func anotherGPU(ctx context.Context, t *test) (string, error) {
-	devices := t.gpu.Devices
-	if len(devices) < 2 || devices[0].Model != devices[1].Model {
-		return "", skipError(fmt.Sprintf("this machine has %d GPU(s), and it takes two of the same model", len(devices)))
-	}
-	l, err := t.start(ctx, 1, "-b", t.memory(rowMiB))
-	if err != nil {
-		return "", err
-	}
-	dir := t.directory("snapshot")
-	saved, err := l.Checkpoint(ctx, dir, true)
-	if err != nil {
-		return "", err
-	}
-	if _, err := l.WaitExit(ctx); err != nil {
-		return "", err
-	}
-	if err := l.check(); err != nil {
-		return "", err
-	}
-	other, took, err := t.restored(ctx, l, dir, 1)
-	if t.engine == engineSplit && err != nil {
-		// Nothing has been started: it is restored where it was.
-		t.note("refused on the other one: %v", err)
-		other, took, err = t.restored(ctx, l, dir, 0)
-	} else {
+func anotherGPU(args ...string) func(ctx context.Context, t *test) (string, error) {
+	return func(ctx context.Context, t *test) (string, error) {
+		devices := t.gpu.Devices
+		if len(devices) < 2 || devices[0].Model != devices[1].Model {
+			return "", skipError(fmt.Sprintf("this machine has %d GPU(s), and it takes two of the same model", len(devices)))
+		}
+		l, err := t.start(ctx, 1, append([]string{"-b", t.memory(rowMiB)}, args...)...)
+		if err != nil {
+			return "", err
+		}
+		dir := t.directory("snapshot")
+		saved, err := l.Checkpoint(ctx, dir, true)
+		if err != nil {
+			return "", err
+		}
+		if _, err := l.WaitExit(ctx); err != nil {
+			return "", err
+		}
+		if err := l.check(); err != nil {
+			return "", err
+		}
+		there, took, err := t.restored(ctx, l, dir, 1)
+		if err != nil {
+			return "", fmt.Errorf("on %s: %w", devices[1].UUID, err)
+		}
 		t.note("%s to %s", devices[0].UUID, devices[1].UUID)
+		if err := there.wentOn(l.last(), true); err != nil {
+			return "", err
+		}
+		before, again := there.last(), t.directory("snapshot")
+		if _, err := there.Checkpoint(ctx, again, false); err != nil {
+			return "", fmt.Errorf("saved on %s: %w", devices[1].UUID, err)
+		}
+		if err := errors.Join(there.more(ctx, warmup), there.check()); err != nil {
+			return "", fmt.Errorf("after it was saved on %s: %w", devices[1].UUID, err)
+		}
+		back, tookBack, err := t.restored(ctx, there, again, 0)
+		if err != nil {
+			return "", fmt.Errorf("back on %s: %w", devices[0].UUID, err)
+		}
+		if err := errors.Join(back.wentOn(before, false), there.more(ctx, warmup), there.check()); err != nil {
+			return "", err
+		}
+		return times(saved, took) + "; back " + times(saved, tookBack), nil
 	}
-	if err != nil {
-		return "", err
-	}
-	return times(saved, took), other.wentOn(l.last(), true)
 }
 
 // ctr does what a person does.

@@ -181,6 +181,45 @@ func TestMemoryThatWasShared(t *testing.T) {
 	}
 }
 
+// A process that was restored to another GPU can't use what others have made, and they can
+// use what it makes.
+func TestMovedMemory(t *testing.T) {
+	spec := standin.H200s(2, 1)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			b := newBench(t, v.name, spec)
+			hide := func(gpu int) {
+				t.Helper()
+				if err := b.Set(spec); err != nil {
+					t.Fatal(err)
+				}
+				if gpu < 0 {
+					return
+				}
+				if err := os.Remove(filepath.Join(b.DevDir(), fmt.Sprintf("nvidia%d", gpu))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hide(1)
+			y := b.startProgram(t, nil, "exercise", "moved")
+			pid, err := strconv.Atoi(y.line(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.must(t, "lc", pid)
+			hide(0)
+			b.must(t, "-m "+spec.GPUs[0].UUID+"="+spec.GPUs[1].UUID, "ru", pid)
+			hide(-1)
+			if err := <-y.ended; err != nil {
+				t.Error(err)
+			}
+			for _, g := range spec.GPUs {
+				b.used(t, g, 0)
+			}
+		})
+	}
+}
+
 // What is mapped counts to the process that made it, once.
 func TestNVMLCountsMappedMemory(t *testing.T) {
 	b := newBench(t, "plain", standin.H200s(1, 1))

@@ -41,6 +41,13 @@
  *              that another process has made may come in a later UNPARK: the
  *              reply's count is how many are to come. One that is refused takes
  *              nothing, and leaves what those before it on this connection took
+ *     MAKE     parked: the process makes memory for one of its chunks, before the UNPARK
+ *              that takes it, and the reply is followed by a packet with the chunk and a
+ *              descriptor: the peer fills it. UNPARK then maps what was made, and looks at no
+ *              descriptor that comes with it. timeout_ms is the lower half of the chunk's
+ *              id and `count` the upper one. With 0 nothing is made: the reply's count is 1 if
+ *              the driver has restored the process to other devices than it began on,
+ *              where it can use no memory that others have made, and 0 if not
  *     SHARE    parked or held, after an UNPARK: the chunks that this process has
  *              made and others may have are exported, as in PARK; not those for
  *              which there was no room
@@ -72,6 +79,7 @@
  *     3    MARK, SHARE; all of an UNPARK whose timeout_ms is 1 is AS_IS
  *     4    OWN; AS_IS and LATER, flags of a chunk. Who says AS_IS of all chunks of an UNPARK
  *          says it in both ways, and the library hears both, whatever the other side speaks
+ *     5    MAKE
  * A change of what a packet means, or a request that a peer can't do without, is a
  * protocol more; one that is refused where it isn't known need not be.
  *
@@ -92,7 +100,7 @@
 #define HETCUDA_SOCKET_PREFIX "hetcuda."
 #define HETCUDA_MAGIC 0x31637468u /* "htc1" */
 
-enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 4 };
+enum { HETCUDA_BATCH = 64, HETCUDA_TEXT = 224, HETCUDA_PROTOCOL = 5 };
 
 enum hetcuda_op {
 	HETCUDA_HELLO = 1,
@@ -106,6 +114,7 @@ enum hetcuda_op {
 	HETCUDA_MARK = 9,
 	HETCUDA_SHARE = 10,
 	HETCUDA_OWN = 11,
+	HETCUDA_MAKE = 12,
 };
 
 enum hetcuda_state {
@@ -118,15 +127,15 @@ enum hetcuda_state {
 struct hetcuda_request {
 	uint32_t magic;
 	uint32_t op;
-	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK; UNPARK: protocols */
-	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK */
+	uint32_t timeout_ms; /* HOLD, PARK, STATUS; MARK, MAKE; UNPARK: protocols */
+	uint32_t count;      /* UNPARK: chunks that follow; STEP: calls; MARK, MAKE */
 };
 
 struct hetcuda_reply {
 	uint32_t magic;
 	uint32_t op;    /* of the request */
 	int32_t status; /* 0, or a CUresult (positive), or an errno (negative) */
-	uint32_t count; /* PARK, SHARE: chunks that follow; UNPARK: to come; COMMIT, OWN: MiB */
+	uint32_t count; /* PARK, SHARE, MAKE: chunks that follow; UNPARK: to come; COMMIT, OWN: MiB */
 	char text[HETCUDA_TEXT]; /* why, for people; ends with 0 */
 };
 

@@ -47,6 +47,7 @@ struct chunk {
 	bool borrowed; // made by this one, but the handle is the peer's (own.h)
 	bool counted;  // among those whose sharing can't be followed (counters.h)
 	bool parked;
+	bool made;    // anew, by a MAKE, and not taken yet
 	bool taken;   // imported again, by an UNPARK
 	bool settled; // by one that has succeeded
 

@@ -363,6 +363,18 @@ static int share(const struct hetcuda_request *request)
 	return r ? answer(request, r, 0, text) : send_all(request, hetcuda_memory_export_shared, count);
 }
 
+static int make(const struct hetcuda_request *request)
+{
+	char text[HETCUDA_TEXT] = "";
+	uint64_t id = (uint64_t)request->count << 32 | request->timeout_ms;
+	int r;
+
+	if (!id)
+		return answer(request, 0, hetcuda_memory_moved(), "");
+	r = hetcuda_memory_make(id, text);
+	return r ? answer(request, r, 0, text) : send_all(request, hetcuda_memory_export_made, 1);
+}
+
 static int park(const struct hetcuda_request *request)
 {
 	char text[HETCUDA_TEXT] = "";
@@ -478,6 +490,7 @@ static int perform(const struct hetcuda_request *request)
 		[HETCUDA_MARK] = { mark, HELD, "MARK of a program that is not held, or parked" },
 		[HETCUDA_SHARE] = { share, HELD | PARKED, "SHARE of a program that is not held" },
 		[HETCUDA_OWN] = { own, HELD, "OWN of a program that is not held, or parked" },
+		[HETCUDA_MAKE] = { make, PARKED, "MAKE of a program that is not parked" },
 		[HETCUDA_STATUS] = { tell_status, STEPPED, "STATUS of a program that is not stepped" },
 	};
 

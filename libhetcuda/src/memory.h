@@ -86,9 +86,22 @@ uint64_t hetcuda_memory_trimmed(void);
 void hetcuda_memory_abandon(void);
 
 /*
+ * Parked: whether the process has to make its memory itself, since it can use none that
+ * others have made.
+ */
+bool hetcuda_memory_moved(void);
+
+/*
+ * Makes memory for a parked chunk that was not taken yet, and that no other process has made;
+ * export_made is as export, of the last one, with i 0. Before take_finish.
+ */
+int hetcuda_memory_make(uint64_t id, char *text);
+int hetcuda_memory_export_made(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text);
+
+/*
  * Imports one parked chunk and maps it where it was (GPU work may not see it
  * before take_finish), or, as its flags have it, memory of the process's own with
- * the same contents, if there is room. The caller closes fd. The id, size and device
+ * the same contents, if there is room; or maps what make has made. The caller closes fd. The id, size and device
  * must be those of a parked chunk that was not taken yet, otherwise
  * -EINVAL: what is in `chunk` came from another process.
  */
@@ -103,7 +116,7 @@ int hetcuda_memory_take_finish(uint32_t *missing, char *text);
 
 /*
  * The taking failed: what was taken since the last take_finish that succeeded is let
- * go of again, or `all` that was taken; it stays parked.
+ * go of again, or `all` that was taken or made; it stays parked.
  */
 void hetcuda_memory_take_undo(bool all);
 

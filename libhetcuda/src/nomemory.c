@@ -66,6 +66,27 @@ WEAK void hetcuda_memory_abandon(void)
 {
 }
 
+WEAK bool hetcuda_memory_moved(void)
+{
+	return false;
+}
+
+WEAK int hetcuda_memory_make(uint64_t id, char *text)
+{
+	(void)id;
+	(void)text;
+	return -EINVAL;
+}
+
+WEAK int hetcuda_memory_export_made(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	(void)i;
+	(void)chunk;
+	(void)fd;
+	(void)text;
+	return -EINVAL;
+}
+
 WEAK int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 {
 	(void)chunk;

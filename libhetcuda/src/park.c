@@ -26,6 +26,7 @@
 #include "managed.h"
 #include "mark.h"
 #include "memory_free.h"
+#include "moved.h"
 #include "own.h"
 #include "park.h"
 #include "pools.h"
@@ -39,6 +40,9 @@ static uint32_t count;
 // on the way back nothing is to fail that can be had before.
 static struct chunk **shared_list;
 static uint32_t shared_count, shared_room;
+
+// The chunk of the last MAKE.
+static struct chunk *last_made;
 
 // What was kept for later and has gone to the devices for the park, in bytes.
 static uint64_t trimmed;
@@ -87,6 +91,7 @@ static void set_parking(bool now)
 static void forget(void)
 {
 	set_parking(false);
+	last_made = NULL;
 	free(list);
 	list = NULL;
 	count = 0;
@@ -422,6 +427,7 @@ static CUresult let_go(struct chunk *c)
 	if (c->handle && REAL(cuMemRelease)(c->handle) != CUDA_SUCCESS)
 		COUNT(unreleased);
 	c->handle = 0;
+	c->made = false;
 	off(context, before);
 	return r;
 }
@@ -501,18 +507,60 @@ static struct chunk *parked(uint64_t id)
 	return low < count && list[low]->id == id && list[low]->parked ? list[low] : NULL;
 }
 
-// The device's UUID is not compared: a process restored on another GPU has the
-// same devices under other names, and the driver checks what it imports.
-int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
+// wanted is a chunk that is parked, and that a request of the peer's may be about.
+static struct chunk *wanted(uint64_t id, char *text)
+{
+	struct chunk *c = parked(id);
+	if (c && !c->taken)
+		return c;
+	say(text, "chunk %llu is not one that is parked", (unsigned long long)id);
+	return NULL;
+}
+
+bool hetcuda_memory_moved(void)
+{
+	return moved();
+}
+
+int hetcuda_memory_make(uint64_t id, char *text)
+{
+	CUcontext before;
+	struct chunk *c = wanted(id, text);
+	last_made = NULL;
+	if (!c)
+		return -EINVAL;
+	if (c->imported) {
+		say(text, "chunk %llu is memory that another process has made", (unsigned long long)id);
+		return -EINVAL;
+	}
+	// What was made before, and what a try before could not undo.
+	CUresult r = let_go(c);
+	if (r != CUDA_SUCCESS)
+		return failed(r, text, "cuMemUnmap", c);
+	CUcontext context = on(c->device, &before);
+	r = REAL(cuMemCreate)(&c->handle, c->size, &c->prop, 0);
+	off(context, before);
+	if (r != CUDA_SUCCESS) {
+		c->handle = 0;
+		return failed(r, text, "cuMemCreate", c);
+	}
+	c->borrowed = false;
+	c->made = true;
+	last_made = c;
+	return 0;
+}
+
+int hetcuda_memory_export_made(uint32_t i, struct hetcuda_chunk *out, int *fd, char *text)
+{
+	return i == 0 && last_made ? export(last_made, out, fd, text) : -EINVAL;
+}
+
+// borrow imports memory of the peer's for a chunk, and makes it the process's own if that
+// is wanted and there is room.
+static int borrow(struct chunk *c, uint32_t flags, int fd, char *text)
 {
 	CUmemGenericAllocationHandle made;
 	CUcontext before;
-	struct chunk *c = parked(in->id);
-	if (!c || c->taken || c->size != in->size) {
-		say(text, "chunk %llu (%llu bytes) is not one that is parked", (unsigned long long)in->id,
-		    (unsigned long long)in->size);
-		return -EINVAL;
-	}
 	// What a try before could not undo is of other memory, perhaps.
 	CUresult r = let_go(c);
 	if (r != CUDA_SUCCESS)
@@ -524,25 +572,43 @@ int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
 	if (r != CUDA_SUCCESS)
 		return failed(r, text, "cuMemImportFromShareableHandle", c);
 	c->borrowed = !c->imported;
-	bool now = !(in->flags & HETCUDA_AS_IS) && (c->shared || !(in->flags & HETCUDA_LATER));
+	bool now = !(flags & HETCUDA_AS_IS) && (c->shared || !(flags & HETCUDA_LATER));
 	if (c->borrowed && now && copy_of(c, &made) == CUDA_SUCCESS)
 		own_take(c, made); // else it is so later (hetcuda_memory_own), or before the next park
-	context = on(c->device, &before);
-	const char *call = "cuMemMap";
-	r = map(c);
+	return 0;
+}
+
+// The device's UUID is not compared: a process restored on another GPU has the
+// same devices under other names, and the driver checks what it imports.
+int hetcuda_memory_take(const struct hetcuda_chunk *in, int fd, char *text)
+{
+	CUcontext before;
+	struct chunk *c = wanted(in->id, text);
+	if (!c)
+		return -EINVAL;
+	if (c->size != in->size) {
+		say(text, "chunk %llu has %zu bytes, not %llu", (unsigned long long)in->id, c->size, (unsigned long long)in->size);
+		return -EINVAL;
+	}
+	int result = c->made ? 0 : borrow(c, in->flags, fd, text);
+	if (result)
+		return result;
+	CUcontext context = on(c->device, &before);
+	CUresult r = map(c);
 	off(context, before);
 	if (r != CUDA_SUCCESS) {
 		let_go(c);
-		return failed(r, text, call, c);
+		return failed(r, text, "cuMemMap", c);
 	}
 	c->taken = true;
+	c->made = false;
 	return 0;
 }
 
 void hetcuda_memory_take_undo(bool all)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		if (!list[i]->taken || (list[i]->settled && !all))
+		if (!(list[i]->taken || (list[i]->made && all)) || (list[i]->settled && !all))
 			continue;
 		let_go(list[i]);
 		list[i]->taken = list[i]->settled = false;
@@ -574,6 +640,7 @@ int hetcuda_memory_take_finish(uint32_t *missing, char *text)
 
 void hetcuda_memory_start(void)
 {
+	moved_start();
 }
 
 void hetcuda_memory_forked(int initialized)

@@ -69,11 +69,33 @@ static void says_hello(void)
 	close(fd);
 }
 
+/* What is made is sent with the reply; number 0 asks whether anything has to be. */
+static void make(int fd, uint64_t id)
+{
+	struct hetcuda_reply r = ask(fd, HETCUDA_MAKE, 0, 0);
+
+	CHECK(!r.status && r.count == 0);
+	setenv("HETCUDA_TEST_FAULT", "moved", 1);
+	r = ask(fd, HETCUDA_MAKE, 0, 0);
+	CHECK(!r.status && r.count == 1);
+	setenv("HETCUDA_TEST_FAULT", "make", 1);
+	r = ask(fd, HETCUDA_MAKE, (uint32_t)id, (uint32_t)(id >> 32));
+	CHECK(r.status == 2 && r.count == 0 && strstr(r.text, "can't be made"));
+	unsetenv("HETCUDA_TEST_FAULT");
+	CHECK(ask(fd, HETCUDA_MAKE, (uint32_t)id, 1).status == 2);
+	for (int i = 0; i < 2; i++) {
+		struct parcel made;
+
+		CHECK(!ask_make(fd, id, &made) && made.count == 1 && made.chunks[0].id == id && made.fds[0] >= 0);
+		drop_parcel(&made);
+	}
+}
+
 static void order(void)
 {
-	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE, HETCUDA_STATUS, HETCUDA_OWN },
-				     stepped[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_OWN },
-				     held[] = { HETCUDA_HOLD, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_STEP, HETCUDA_STATUS },
+	static const enum hetcuda_op running[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_RELEASE, HETCUDA_STATUS, HETCUDA_OWN, HETCUDA_MAKE },
+				     stepped[] = { HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_OWN, HETCUDA_MAKE },
+				     held[] = { HETCUDA_HOLD, HETCUDA_COMMIT, HETCUDA_UNPARK, HETCUDA_STEP, HETCUDA_STATUS, HETCUDA_MAKE },
 				     parked[] = { HETCUDA_HOLD, HETCUDA_PARK, HETCUDA_COMMIT, HETCUDA_RELEASE, HETCUDA_STEP, HETCUDA_STATUS, HETCUDA_OWN };
 	struct parcel parcel;
 	int fd = dial(getpid());
@@ -97,6 +119,7 @@ static void order(void)
 	CHECK(!ask(fd, HETCUDA_COMMIT, 0, 0).status);
 	for (i = 0; i < sizeof(parked) / sizeof(parked[0]); i++)
 		CHECK(ask(fd, parked[i], 100, 0).status == -EINVAL);
+	make(fd, parcel.chunks[1].id);
 	CHECK(!ask_unpark(fd, &parcel, 7).status);
 	CHECK(ask_hello(fd).state == HETCUDA_HELD);
 	/* What is left is no error; memory that is not where it was is one. */

@@ -116,6 +116,39 @@ void hetcuda_memory_abandon(void)
 	numbered = 0;
 }
 
+bool hetcuda_memory_moved(void)
+{
+	return fault("moved", 0);
+}
+
+/* What was made is a file as well, in the place of that which UNPARK brings. */
+static int made[MOST];
+static uint64_t last_made;
+
+int hetcuda_memory_make(uint64_t id, char *text)
+{
+	if (id == 0 || id > total || own[id - 1] >= 0 || fault("make", (uint32_t)id - 1)) {
+		snprintf(text, HETCUDA_TEXT, "chunk %llu can't be made", (unsigned long long)id);
+		return 2;
+	}
+	if (made[id - 1])
+		close(made[id - 1]);
+	made[id - 1] = memfd_create("hetcuda-test", MFD_CLOEXEC);
+	last_made = id;
+	return made[id - 1] < 0 || ftruncate(made[id - 1], SIZE) ? -errno : 0;
+}
+
+int hetcuda_memory_export_made(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
+{
+	(void)text;
+	if (i > 0 || fault("export", 0))
+		return -EINVAL;
+	*fd = fcntl(made[last_made - 1], F_DUPFD_CLOEXEC, 0);
+	chunk->id = last_made;
+	chunk->size = SIZE;
+	return *fd < 0 ? -errno : 0;
+}
+
 int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 {
 	uint64_t i = chunk->id - 1, word = 0;
@@ -132,6 +165,9 @@ int hetcuda_memory_take(const struct hetcuda_chunk *chunk, int fd, char *text)
 		snprintf(text, HETCUDA_TEXT, "chunk %llu is not to be taken as it is", (unsigned long long)chunk->id);
 		return -EPERM;
 	}
+	if (made[i])
+		close(made[i]);
+	made[i] = 0;
 	taken[i] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	return taken[i] < 0 ? -errno : 0;
 }
@@ -164,6 +200,9 @@ void hetcuda_memory_take_undo(bool all)
 	for (i = 0; i < total; i++) {
 		if (taken[i] >= 0)
 			close(taken[i]);
+		if (made[i])
+			close(made[i]);
+		made[i] = 0;
 		taken[i] = -1;
 	}
 }

@@ -206,6 +206,8 @@ static CUresult f_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h
 	int fd = (int)(intptr_t)shareable;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &s) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (fake.moved)
+		return CUDA_ERROR_NOT_INITIALIZED;
 	return give(handle, know(dup(fd))); // and not exportable, as with the driver
 }
 
@@ -663,6 +665,12 @@ static CUresult f_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
 	return device < fake.devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+static CUresult f_cuDeviceGet(CUdevice *device, int ordinal)
+{
+	*device = ordinal;
+	return ordinal < fake.devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 static CUresult f_cuDeviceGetCount(int *count)
 {
 	*count = fake.devices;
@@ -671,7 +679,7 @@ static CUresult f_cuDeviceGetCount(int *count)
 
 static CUresult f_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	memset(uuid, 0x40 + device, sizeof *uuid);
+	memset(uuid, (fake.moved ? 0x80 : 0x40) + device, sizeof *uuid);
 	return CUDA_SUCCESS;
 }
 
@@ -767,7 +775,7 @@ static CUresult f_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 	X(cuCtxGetFlags) X(cuCtxSetFlags)                  \
 	X(cuStreamSynchronize) X(cuMemcpyDtoDAsync_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyHtoD_v2) X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)         \
 	X(cuDevicePrimaryCtxReset_v2) X(cuDevicePrimaryCtxGetState) X(cuCtxEnablePeerAccess)                          \
-	X(cuCtxDisablePeerAccess) X(cuDeviceGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetUuid_v2) X(cuGetErrorName) \
+	X(cuCtxDisablePeerAccess) X(cuDeviceGetAttribute) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetUuid_v2) X(cuGetErrorName) \
 	X(cuThreadExchangeStreamCaptureMode) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuMemFreeAsync)
 
 // Each has the type that cuda.h says.

@@ -24,6 +24,7 @@ struct fake {
 	unsigned long long calls;
 	size_t pool, pool_used; // of the pool that every device shares
 	bool no_hint;          // reservations ignore where they are wanted
+	bool moved;            // to other devices: what is imported is not known
 	bool no_rdma;          // memory for RDMA can't be made, whatever is said
 	_Atomic bool busy;     // synchronizing doesn't end
 	_Atomic unsigned syncs;

@@ -318,6 +318,100 @@ static void owned(void)
 	program_check(&p);
 }
 
+// fill is what the peer does with memory that the process has made for chunk i.
+static int fill(uint32_t i)
+{
+	struct hetcuda_chunk made = {0};
+	int fd = -1, r = hetcuda_memory_make(chunks_held[i].id, text);
+	if (r)
+		return r;
+	r = hetcuda_memory_export_made(0, &made, &fd, text);
+	if (r)
+		return r;
+	CHECK(made.id == chunks_held[i].id && made.size == chunks_held[i].size && fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	off_t from = 0, to = 0;
+	while ((size_t)from < made.size)
+		CHECK(copy_file_range(fds[i], &from, fd, &to, made.size - (size_t)from, 0) > 0);
+	close(fds[i]);
+	fds[i] = fd;
+	return 0;
+}
+
+static int fill_all(void)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < held && !r; i++)
+		r = fill(i);
+	return r;
+}
+
+// A process that was moved to another device makes its memory itself, where it was; and what
+// fails in between leaves it parked, and without anything.
+static void moved(void)
+{
+	CUdeviceptr small, large, mapped;
+	CUmemGenericAllocationHandle own;
+	uint64_t left;
+	fake_start(1, 16 * GIB);
+	fake_context(0);
+	hetcuda_memory_start();
+	OK(hetcuda_cuMemAlloc_v2(&small, 100000));
+	OK(hetcuda_cuMemAlloc_v2(&large, 5 * MIB));
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	OK(hetcuda_cuMemCreate(&own, 4 * MIB, &prop, 0));
+	OK(REAL(cuMemAddressReserve)(&mapped, 4 * MIB, 0, 0, 0));
+	OK(hetcuda_cuMemMap(mapped, 4 * MIB, 0, own, 0));
+	OK(hetcuda_cuMemSetAccess(mapped, 4 * MIB, &access, 1));
+	memset((void *)small, 1, 100000);
+	memset((void *)large, 2, 5 * MIB);
+	memset((void *)mapped, 3, 4 * MIB);
+	size_t handles = fake.handles, maps = fake.maps;
+	fake.with = CUDA_ERROR_UNKNOWN;
+	for (unsigned n = 0, all = 0; !all; n++) {
+		OK(take_descriptors());
+		uint32_t count = held;
+		CHECK(count >= 3);
+		CHECK(hetcuda_memory_make(chunks_held[0].id, text) == -EINVAL);
+		OK(hetcuda_memory_commit(text));
+		CHECK(hetcuda_memory_moved() == (n > 0));
+		fake.moved = true;
+		CHECK(hetcuda_memory_moved());
+		CHECK(give_back() == CUDA_ERROR_NOT_INITIALIZED && strstr(text, "cuMemImport"));
+		hetcuda_memory_take_undo(true);
+		CHECK(hetcuda_memory_make(UINT64_C(1) << 40, text) == -EINVAL);
+		CHECK(hetcuda_memory_export_made(0, &(struct hetcuda_chunk){0}, &(int){0}, text) == -EINVAL);
+		fake.fail = "";
+		fake.nth = n;
+		int r = fill_all();
+		if (!r)
+			r = give_back();
+		all = n > 0 && !r;
+		CHECK(fake.nth == 0 || all || r);
+		fake.nth = 0;
+		if (r) {
+			hetcuda_memory_take_undo(false);
+			hetcuda_memory_take_undo(true);
+			CHECK(fake.handles == 0 && fake.maps == 0 && text[0]);
+			OK(fill_all());
+			OK(fill(0)); // twice is once more
+			OK(give_back());
+		}
+		drop_descriptors();
+		OK(hetcuda_memory_own(&left, text));
+		CHECK(left == 0 && fake.handles == handles && fake.maps == maps && fake.used[0] == chunk_bytes && fake_access(mapped, 0));
+		CHECK(*(char *)(small + 99999) == 1 && *(char *)(large + 5 * MIB - 1) == 2 && *(char *)(mapped + 4 * MIB - 1) == 3);
+	}
+	// Where it began it takes what others have made.
+	OK(take_descriptors());
+	OK(hetcuda_memory_commit(text));
+	fake.moved = false;
+	CHECK(!hetcuda_memory_moved());
+	OK(give_back());
+	drop_descriptors();
+	CHECK(*(char *)(small + 99999) == 1 && *(char *)(mapped + 4 * MIB - 1) == 3);
+}
+
 // The driver fails for a while, so that nothing can be undone either: what the
 // program has not the peer has, and its next try finds everything in order.
 static void broken(void)
@@ -423,7 +517,7 @@ static void pools(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"owned", owned}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"owned", owned}, {"moved", moved}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

@@ -205,9 +205,9 @@ static bool imported(const struct hetcuda_chunk *c)
 	return c->flags & HETCUDA_IMPORTED;
 }
 
-static int ask_chunks(int fd, enum hetcuda_op op, uint32_t timeout_ms, struct parcel *parcel)
+static int ask_chunks(int fd, enum hetcuda_op op, uint64_t number, struct parcel *parcel)
 {
-	struct hetcuda_reply reply = ask(fd, op, timeout_ms, 0);
+	struct hetcuda_reply reply = ask(fd, op, (uint32_t)number, (uint32_t)(number >> 32));
 	uint32_t have = 0;
 
 	memset(parcel, 0, sizeof(*parcel));
@@ -237,6 +237,11 @@ int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel)
 int ask_share(int fd, struct parcel *parcel)
 {
 	return ask_chunks(fd, HETCUDA_SHARE, 0, parcel);
+}
+
+int ask_make(int fd, uint64_t id, struct parcel *parcel)
+{
+	return ask_chunks(fd, HETCUDA_MAKE, id, parcel);
 }
 
 static struct hetcuda_reply give(int fd, const struct parcel *parcel, bool what, uint32_t batch)

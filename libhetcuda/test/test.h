@@ -64,9 +64,10 @@ struct parcel {
 	int *fds;
 };
 
-/* PARK or SHARE, and all chunks; -1 for the descriptor of an imported one. status is the reply's. */
+/* PARK, SHARE or MAKE, and all chunks; -1 for the descriptor of an imported one. status is the reply's. */
 int ask_park(int fd, uint32_t timeout_ms, struct parcel *parcel);
 int ask_share(int fd, struct parcel *parcel);
+int ask_make(int fd, uint64_t id, struct parcel *parcel);
 /* UNPARK in packets of `batch`, the last chunk first, without those that are imported; and of those. */
 struct hetcuda_reply receive_reply(int fd, enum hetcuda_op op);
 struct hetcuda_reply ask_unpark(int fd, const struct parcel *parcel, uint32_t batch);

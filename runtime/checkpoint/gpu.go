@@ -67,8 +67,6 @@ type Streamer interface {
 	// Bound says that Suspend ends what Park has shown: before it, the memory has
 	// to be copied or saved.
 	Bound() bool
-	// Moves says that what was saved on one device can be given back on another.
-	Moves() bool
 	// Loads fails with [gpuplugin.ErrIncompatible] if what Save wrote can't be
 	// loaded here, whatever it is.
 	Loads(ctx context.Context) error
@@ -123,7 +121,6 @@ type resident struct{}
 
 func (resident) Park(context.Context, []gpuplugin.Process, []gpuplugin.Device) error { return nil }
 func (resident) Bound() bool                                                         { return false }
-func (resident) Moves() bool                                                         { return true }
 
 func (resident) Loads(context.Context) error {
 	return fmt.Errorf("%w: its device memory is in files, and the container's engine reads none", gpuplugin.ErrIncompatible)

@@ -37,8 +37,8 @@ type memory struct {
 	// bound says that the memory ends with the processes' state, so that it has to
 	// be copied or saved before; secured that it is.
 	bound, secured bool
-	// stays says that what was saved on a device can be given back there only.
-	stays bool
+	// shared says that the memory is shared.
+	shared bool
 	// refused are those that prove to be none to split.
 	refused []int
 	// loads is what Loads says.
@@ -105,8 +105,6 @@ func (g splitGPU) Processes(ctx context.Context, pids []int) ([]gpuplugin.Proces
 }
 
 func (g splitGPU) Bound() bool { return g.bound }
-
-func (g splitGPU) Moves() bool { return !g.stays }
 
 func (g splitGPU) Loads(context.Context) error { return g.loads }
 
@@ -201,7 +199,11 @@ func (g splitGPU) Save(ctx context.Context, dir, parent string, procs []gpuplugi
 	}
 	for _, p := range procs {
 		if p.Split {
-			index.Processes = append(index.Processes, memfile.Process{Chunks: []memfile.Chunk{{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{block}}}})
+			chunk := memfile.Chunk{ID: 1, Address: 1 << 21, Size: 4096, Blocks: []memfile.Block{block}}
+			if g.shared {
+				chunk.Shared = 1
+			}
+			index.Processes = append(index.Processes, memfile.Process{Chunks: []memfile.Chunk{chunk}})
 		}
 	}
 	sizes := index.Sizes()
@@ -595,11 +597,39 @@ func restoredSplit(t *testing.T) *world {
 
 func savedSplit(t *testing.T) string {
 	t.Helper()
+	return savedIn(t, newSplitWorld(t))
+}
+
+func savedIn(t *testing.T, w *world) string {
+	t.Helper()
 	dir := t.TempDir()
-	if _, err := newSplitWorld(t).container().Checkpoint(t.Context(), splitRequest(dir, true)); err != nil {
+	if _, err := w.container().Checkpoint(t.Context(), splitRequest(dir, true)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Memory that processes share can be restored where it was, and nowhere else.
+func TestSplitSharedStays(t *testing.T) {
+	saved := newSplitWorld(t)
+	saved.shared = true
+	dir := savedIn(t, saved)
+	for _, moves := range []bool{true, false} {
+		w := restoredSplit(t)
+		if !moves {
+			w.keeping = &keeping{places: gpuplugin.DeviceMap{gpu0: gpu0}}
+		}
+		r, err := Open(t.Context(), dir, Target{GPU: w.gpu(), Library: library})
+		if errors.Is(err, gpuplugin.ErrIncompatible) != moves || err != nil && !strings.Contains(err.Error(), "shares device memory") {
+			t.Errorf("error is %v", err)
+		}
+		if err == nil {
+			r.Close(t.Context())
+		}
+		if moves && (w.called("load") || w.held) {
+			t.Error("it went on")
+		}
+	}
 }
 
 func TestSplitRestore(t *testing.T) {
@@ -725,10 +755,6 @@ func TestSplitOpenRefuses(t *testing.T) {
 			}
 		}, func(w *world) Target { return Target{GPU: w.gpu(), Library: library} }, snapshot.ErrCorrupt},
 		"the other engine": {nil, func(w *world) Target { return Target{GPU: gpu{w}, Library: library} }, gpuplugin.ErrIncompatible},
-		"another device, and it stays": {nil, func(w *world) Target {
-			w.stays = true
-			return Target{GPU: w.gpu(), Library: library}
-		}, gpuplugin.ErrIncompatible},
 		"a damaged index": {func(t *testing.T, dir string) {
 			t.Helper()
 			name := filepath.Join(dir, memfile.IndexName)

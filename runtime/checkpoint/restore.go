@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -134,18 +135,21 @@ func (r *Restore) match(ctx context.Context) (err error) {
 	if r.devices, err = r.target.GPU.Match(ctx, saved, r.target.Minors); err != nil {
 		return err
 	}
-	for from, to := range r.devices {
-		switch {
-		case from == to:
-		case m.Kept() != nil:
-			return fmt.Errorf("%w: its device memory was left on %s, and the container has %s instead: give it the GPUs that the saved one had, or write the memory to files first (hetgpu drain %s)",
-				gpuplugin.ErrIncompatible, from, to, r.snap.Dir)
-		case !streamer(r.target.GPU).Moves() && slices.ContainsFunc(m.Processes, func(p snapshot.Process) bool { return p.Memory == snapshot.MemorySplit }):
-			return fmt.Errorf("%w: it was saved by the split engine on %s, and the container has %s instead, where the driver does not let a process take the memory that was loaded for it: give it the GPUs that the saved one had, or save it with the annotation io.hetgpu.engine=driver",
-				gpuplugin.ErrIncompatible, from, to)
-		}
+	if from, to, moves := r.moves(); moves && m.Kept() != nil {
+		return fmt.Errorf("%w: its device memory was left on %s, and the container has %s instead: give it the GPUs that the saved one had, or write the memory to files first (hetgpu drain %s)",
+			gpuplugin.ErrIncompatible, from, to, r.snap.Dir)
 	}
 	return nil
+}
+
+// moves tells whether a device has another's place, and one for which that is so.
+func (r *Restore) moves() (from, to string, moves bool) {
+	for _, from := range slices.Sorted(maps.Keys(r.devices)) {
+		if to := r.devices[from]; from != to {
+			return from, to, true
+		}
+	}
+	return "", "", false
 }
 
 // fetch takes back what was left on the devices.
@@ -217,7 +221,7 @@ func (r *Restore) verify(ctx context.Context) error {
 		return err
 	}
 	if index != nil {
-		if err := onDevices(index, r.snap.Manifest.Devices); err != nil {
+		if err := errors.Join(onDevices(index, r.snap.Manifest.Devices), r.movable(index)); err != nil {
 			return err
 		}
 		r.holds = true
@@ -249,6 +253,22 @@ func onDevices(index *memfile.Index, devices []gpuplugin.Device) error {
 			if !slices.ContainsFunc(devices, func(d gpuplugin.Device) bool { return d.UUID == uuid }) {
 				return fmt.Errorf("%w: memory of process %d is on %s, which is not one of its devices", snapshot.ErrCorrupt, i, uuid)
 			}
+		}
+	}
+	return nil
+}
+
+// movable fails for memory that processes share, if it would come to other devices: a
+// process that was moved there can't take what another one has made (driver 580.159).
+func (r *Restore) movable(index *memfile.Index) error {
+	from, to, moves := r.moves()
+	if !moves {
+		return nil
+	}
+	for i, p := range index.Processes {
+		if slices.ContainsFunc(p.Chunks, func(c memfile.Chunk) bool { return c.Shared != 0 }) {
+			return fmt.Errorf("%w: its process %d shares device memory with another one, it was saved on %s, and the container has %s instead, where the driver does not let processes share it: give it the GPUs that the saved one had",
+				gpuplugin.ErrIncompatible, i, from, to)
 		}
 	}
 	return nil

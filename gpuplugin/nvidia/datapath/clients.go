@@ -539,7 +539,7 @@ var errWaits = errors.New("it waits for memory that other processes have made")
 // give gives a process what it has made, and then what others have, if they have it
 // back.
 func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
-	made, imported := p.chunksOf(false), p.chunksOf(true)
+	imported := p.chunksOf(true)
 	if p.givenBy != nil && p.givenBy != c {
 		m.undone(p) // with the connection
 		if p.damage != nil {
@@ -547,6 +547,10 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 		}
 	}
 	if p.givenBy == nil {
+		if err := m.turn(ctx, c, p); err != nil {
+			return err
+		}
+		made := p.chunksOf(false)
 		if len(made.chunks) > 0 || len(imported.chunks) == 0 {
 			flag := m.howTaken(p)
 			for i := range made.chunks {

@@ -186,26 +186,26 @@ func TestClients(t *testing.T) {
 // A process is asked for nothing that its protocol doesn't have, and for nothing at all if
 // that is not known.
 func TestProtocols(t *testing.T) {
-	for protocol := uint32(1); protocol <= 5; protocol++ {
+	for protocol := uint32(1); protocol <= 6; protocol++ {
 		b := newBench(t)
 		b.process.SetProtocol(protocol)
 		a := b.whenAsked()
-		if protocol <= 4 {
+		if protocol <= 5 {
 			b.park(t)
 			b.runs(t, "p")
-			if owns := a.times == 1; owns != (protocol == 4) {
+			if owns := a.times == 1; owns != (protocol >= 4) {
 				t.Errorf("%d: asked %d times to make memory its own", protocol, a.times)
 			}
 			b.clean(t, false)
 			continue
 		}
-		for op := uint32(hetcudatest.Hold); op <= hetcudatest.Own; op++ {
+		for op := uint32(hetcudatest.Hold); op <= hetcudatest.Make; op++ {
 			b.process.Before(op, func(*net.UnixConn) bool {
 				t.Errorf("asked for operation %d", op)
 				return true
 			})
 		}
-		if got, err := b.Clients(t.Context(), b.control); !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "protocol 5") {
+		if got, err := b.Clients(t.Context(), b.control); !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), "protocol 6") {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if b.process.State() != hetcudatest.Running {

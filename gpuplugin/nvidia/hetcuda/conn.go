@@ -400,24 +400,58 @@ func (c *Conn) Mark(ctx context.Context, nonce Nonce) error {
 // each chunk, -1 for one that is imported. The client has it still, until Commit.
 // admit is asked whether so many can be taken, before any is.
 func (c *Conn) Park(ctx context.Context, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
-	return c.chunks(ctx, opPark, parkTimeout, admit)
+	return c.chunks(ctx, opPark, uint64(millis(parkTimeout)), parkTimeout, admit, checkChunks)
 }
 
 // Share asks a client that has memory again, be it not all of it yet, for what
 // others may have, at most so many chunks. The caller discards fds.
 func (c *Conn) Share(ctx context.Context, most int) (chunks []Chunk, fds []int, err error) {
-	return c.chunks(ctx, opShare, answerTimeout, func(n int) error {
+	return c.chunks(ctx, opShare, 0, answerTimeout, func(n int) error {
 		if n > most {
 			return fmt.Errorf("%w: %d chunks are shared, of %d", errProtocol, n, most)
 		}
 		return nil
-	})
+	}, checkChunks)
 }
 
-func (c *Conn) chunks(ctx context.Context, o op, timeout time.Duration, admit func(chunks int) error) (chunks []Chunk, fds []int, err error) {
+// Moved tells whether a client that is parked has to make its memory itself ([Conn.Make]):
+// the driver has restored it to other devices than it began on.
+func (c *Conn) Moved(ctx context.Context) (moved bool, err error) {
+	err = c.exchange(ctx, answerTimeout, func() error {
+		var buf [replyLen]byte
+		r, _, err := c.ask(opMake, 0, 0, buf[:])
+		moved = r.count != 0
+		return err
+	})
+	return moved, err
+}
+
+// Make has a client that is parked make memory for one of its chunks, which the caller
+// fills before it gives it back by Unpark. The caller discards fd.
+func (c *Conn) Make(ctx context.Context, chunk Chunk) (fd int, err error) {
+	one := func(n int) error {
+		if n != 1 {
+			return fmt.Errorf("%w: %d chunks were made for one", errProtocol, n)
+		}
+		return nil
+	}
+	_, fds, err := c.chunks(ctx, opMake, chunk.ID, answerTimeout, one, func(made []Chunk) error {
+		if m := made[0]; m.ID != chunk.ID || m.Size != chunk.Size || m.Flags&Imported != 0 {
+			return fmt.Errorf("%w: chunk %d of %d bytes was made for chunk %d of %d", errProtocol, m.ID, m.Size, chunk.ID, chunk.Size)
+		}
+		return nil
+	})
+	if err != nil {
+		return -1, err
+	}
+	return fds[0], nil
+}
+
+// chunks sends a request with a number, and reads the chunks that follow the reply.
+func (c *Conn) chunks(ctx context.Context, o op, number uint64, timeout time.Duration, admit func(chunks int) error, check func([]Chunk) error) (chunks []Chunk, fds []int, err error) {
 	err = c.exchange(ctx, timeout+moveTimeout, func() error {
 		var buf [batchSize * chunkLen]byte
-		r, _, err := c.ask(o, millis(timeout), 0, buf[:])
+		r, _, err := c.ask(o, uint32(number), uint32(number>>32), buf[:])
 		if err != nil {
 			return err
 		}
@@ -446,7 +480,7 @@ func (c *Conn) chunks(ctx context.Context, o op, timeout time.Duration, admit fu
 			}
 			chunks = append(chunks, some...)
 		}
-		return checkChunks(chunks)
+		return check(chunks)
 	})
 	if err != nil {
 		Discard(fds)

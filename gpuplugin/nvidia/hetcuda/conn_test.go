@@ -72,7 +72,7 @@ func TestCycle(t *testing.T) {
 			t.Errorf("PID %d", c.PID())
 		}
 		h, err := c.Hello(t.Context())
-		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef", Protocol: 4}
+		want := hetcuda.Hello{NSPID: os.Getpid(), Driver: 13000, Chunks: n, Bytes: uint64(n) * 4096, Version: "1.0-test", Build: "0123456789abcdef", Protocol: 5}
 		if err != nil || h != want {
 			t.Errorf("hello %+v, %v", h, err)
 		}
@@ -455,20 +455,93 @@ func TestSteps(t *testing.T) {
 // What is spoken by a client and not known here is refused by name, and nothing else is
 // asked for; all that there ever was is served.
 func TestProtocols(t *testing.T) {
-	for _, protocol := range []uint32{0, 1, 2, 3, 4, 5, 1 << 31} {
+	for _, protocol := range []uint32{0, 1, 2, 3, 4, 5, 6, 1 << 31} {
 		p, c := start(t, 1)
 		p.SetProtocol(protocol)
 		h, err := c.Hello(t.Context())
-		if protocol >= 1 && protocol <= 4 {
-			if err != nil || h.Protocol != int(protocol) || h.Steps() != (protocol >= 2) || h.Owns() != (protocol >= 4) {
+		if protocol >= 1 && protocol <= 5 {
+			if err != nil || h.Protocol != int(protocol) || h.Steps() != (protocol >= 2) || h.Owns() != (protocol >= 4) || h.Makes() != (protocol >= 5) {
 				t.Errorf("%d: %+v, %v", protocol, h, err)
 			}
 			continue
 		}
-		if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), fmt.Sprintf("protocol %d of libhetcuda 1.0-test, and this device helper knows 1 to 4", protocol)) ||
+		if !errors.Is(err, gpuplugin.ErrUnsupported) || !strings.Contains(err.Error(), fmt.Sprintf("protocol %d of libhetcuda 1.0-test, and this device helper knows 1 to 5", protocol)) ||
 			!strings.Contains(err.Error(), "Start the pod anew") {
 			t.Errorf("%d: %v", protocol, err)
 		}
+	}
+}
+
+// A client makes what it is asked for, and anything else ends the conversation.
+func TestMake(t *testing.T) {
+	parked := func(t *testing.T) (*hetcudatest.Process, *hetcuda.Conn, hetcuda.Chunk) {
+		t.Helper()
+		p, c := start(t, 2)
+		if err := c.Hold(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		chunks, fds, err := c.Park(t.Context(), func(int) error { return nil })
+		hetcuda.Discard(fds)
+		if err == nil {
+			_, err = c.Commit(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, c, chunks[1]
+	}
+	p, c, chunk := parked(t)
+	for _, want := range []bool{false, true} {
+		p.SetMoved(want)
+		if moved, err := c.Moved(t.Context()); err != nil || moved != want {
+			t.Errorf("moved %t, %v", moved, err)
+		}
+	}
+	fd, err := c.Make(t.Context(), chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hetcuda.Discard([]int{fd})
+	refused := chunk
+	refused.ID = 1 << 40
+	var said *helperapi.Error
+	if _, err := c.Make(t.Context(), refused); !errors.As(err, &said) || !strings.Contains(err.Error(), "not a chunk that is parked") {
+		t.Errorf("err = %v", err)
+	}
+	if moved, err := c.Moved(t.Context()); err != nil || !moved {
+		t.Errorf("after a refusal: %t, %v", moved, err)
+	}
+	zero, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zero.Close()
+	other := func(f func(*hetcudatest.Chunk)) []hetcudatest.Chunk {
+		c := hetcudatest.Chunk{ID: chunk.ID, Size: chunk.Size}
+		f(&c)
+		return []hetcudatest.Chunk{c}
+	}
+	for name, chunks := range map[string][]hetcudatest.Chunk{
+		"none":         {},
+		"two":          {{ID: chunk.ID, Size: chunk.Size}, {ID: chunk.ID + 1, Size: chunk.Size}},
+		"another":      other(func(c *hetcudatest.Chunk) { c.ID++ }),
+		"another size": other(func(c *hetcudatest.Chunk) { c.Size *= 2 }),
+		"no memory":    other(func(c *hetcudatest.Chunk) { c.Flags = hetcuda.Imported }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, c, chunk := parked(t)
+			p.Before(hetcudatest.Make, func(conn *net.UnixConn) bool {
+				hetcudatest.Reply(conn, hetcudatest.Make, 0, uint32(len(chunks)), "", nil)
+				if len(chunks) > 0 {
+					hetcudatest.SendChunks(conn, chunks, slices.Repeat([]int{int(zero.Fd())}, len(chunks))...)
+				}
+				return false
+			})
+			var lost *hetcuda.LostError
+			if _, err := c.Make(t.Context(), chunk); !errors.As(err, &lost) {
+				t.Errorf("err = %v", err)
+			}
+		})
 	}
 }
 

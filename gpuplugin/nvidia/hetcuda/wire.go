@@ -47,11 +47,12 @@ const (
 	opMark    op = 9
 	opShare   op = 10
 	opOwn     op = 11
+	opMake    op = 12
 )
 
 var opNames = [...]string{
 	opHello: "HELLO", opHold: "HOLD", opPark: "PARK", opCommit: "COMMIT", opUnpark: "UNPARK", opRelease: "RELEASE",
-	opStep: "STEP", opStatus: "STATUS", opMark: "MARK", opShare: "SHARE", opOwn: "OWN",
+	opStep: "STEP", opStatus: "STATUS", opMark: "MARK", opShare: "SHARE", opOwn: "OWN", opMake: "MAKE",
 }
 
 // String is the operation's name in the header.
@@ -84,12 +85,13 @@ const (
 
 // The protocols that are known here are the first to the last: all that were
 // ("Protocols" in the header). stepProtocol is the first with STEP and STATUS, and
-// ownProtocol with OWN.
+// ownProtocol with OWN, makeProtocol with MAKE.
 const (
 	firstProtocol = 1
 	stepProtocol  = 2
 	ownProtocol   = 4
-	lastProtocol  = 4
+	makeProtocol  = 5
+	lastProtocol  = 5
 )
 
 // Hello is what a client says of itself.
@@ -126,6 +128,9 @@ func (h Hello) Steps() bool { return h.Protocol >= stepProtocol }
 
 // Owns tells whether the client can be asked to make what it took its own.
 func (h Hello) Owns() bool { return h.Protocol >= ownProtocol }
+
+// Makes tells whether the client can be asked to make its memory itself.
+func (h Hello) Makes() bool { return h.Protocol >= makeProtocol }
 
 // Device is what a client's devices do.
 type Device uint32

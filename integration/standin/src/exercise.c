@@ -928,6 +928,72 @@ static void pools(void)
 	CK(cuMemFreeAsync(a, t));
 }
 
+static bool node_there(int minor)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/nvidia%d", getenv("HETGPU_STANDIN_DEV"), minor);
+	return access(path, R_OK) == 0;
+}
+
+// moved is a process that sees the first GPU, and is restored to the second, and another
+// one that has come later and sees both.
+static void moved(void)
+{
+	int sockets[2];
+	char text[8];
+	CUuuid began, now;
+	IS(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
+	pid_t pid = fork();
+	IS(pid >= 0);
+	if (pid == 0) {
+		while (read(sockets[1], text, 1) != 1)
+			;
+		use(0);
+		for (int gpu = 0; gpu < 2; gpu++) {
+			CUmemAllocationProp prop = prop_on(gpu);
+			CUmemGenericAllocationHandle h;
+			CK(cuMemCreate(&h, granule, &prop, 0));
+			send_fd(sockets[1], export(h));
+		}
+		int fd = receive_fd(sockets[1]);
+		CUdeviceptr a = map(import(fd), granule);
+		CK(cuMemcpyDtoH(text, a, 6));
+		IS(memcmp(text, "moved", 6) == 0);
+		CK(cuMemcpyHtoD(a, "filled", 7));
+		_exit(0);
+	}
+	use(0);
+	CK(cuDeviceGetUuid(&began, 0));
+	CUmemGenericAllocationHandle first = create(granule);
+	CUdeviceptr a = map(first, granule);
+	printf("%d\n", getpid());
+	fflush(stdout);
+	do {
+		usleep(10000);
+		CK(cuDeviceGetUuid(&now, 0));
+	} while (!memcmp(&now, &began, sizeof now) || !node_there(0));
+	IS(write(sockets[0], "", 1) == 1);
+	int old = receive_fd(sockets[0]), new = receive_fd(sockets[0]);
+	CUmemGenericAllocationHandle h;
+	GIVES(CUDA_ERROR_NOT_INITIALIZED, cuMemImportFromShareableHandle(&h, (void *)(intptr_t)new, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CUdeviceptr b;
+	CK(cuMemAddressReserve(&b, granule, 0, 0, 0));
+	CK(cuMemMap(b, granule, 0, import(old), 0));
+	GIVES(CUDA_ERROR_INVALID_DEVICE, allow(b, granule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	// What it had is where it is now, and what it makes.
+	CK(cuMemUnmap(a, granule));
+	CK(cuMemRelease(first));
+	h = create(granule);
+	CK(cuMemMap(a, granule, 0, h, 0));
+	CK(allow(a, granule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	CK(cuMemcpyHtoD(a, "moved", 6));
+	send_fd(sockets[0], export(h));
+	int status;
+	IS(waitpid(pid, &status, 0) == pid && status == 0);
+	CK(cuMemcpyDtoH(text, a, 7));
+	IS(memcmp(text, "filled", 7) == 0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -936,7 +1002,7 @@ static const struct {
 	{"parked", parked},	  {"back", back},	  {"sharing", sharing},	  {"holding", holding},
 	{"streams", streams},	  {"apart", apart},	  {"reduce", reduce},	  {"copies", copies},	  {"twofold", twofold},	  {"late", late},
 	{"refused", refused},	  {"pointers", pointers}, {"contexts", contexts}, {"procs", procs},
-	{"digest", digest},	  {"pools", pools},
+	{"digest", digest},	  {"pools", pools},	  {"moved", moved},
 };
 
 int main(int argc, char **argv)

@@ -169,6 +169,8 @@ static CUresult initialize(void)
 	CUresult r = process_open(gpus, count);
 	if (r != CUDA_SUCCESS)
 		return r;
+	for (int i = 0; i < count; i++)
+		memcpy(process.devices[i].began, process.devices[i].gpu.uuid, sizeof process.devices[i].began);
 	r = server_start();
 	if (r != CUDA_SUCCESS)
 		process_close();

@@ -47,6 +47,7 @@ struct memory {
 	size_t size;
 	CUmemAllocationProp prop;
 	bool imported;
+	bool stranded; // imported, and on no GPU that the process has
 	char name[MEMORY_SIZE]; // renewed by a restore
 	void *hold;             // NULL while checkpointed
 	void *saved;            // the data while checkpointed
@@ -104,6 +105,7 @@ struct work {
 
 struct device {
 	struct gpu gpu;
+	char began[UUID_SIZE]; // what it was at cuInit
 	int fd; // of /dev/nvidiaN; -1 while checkpointed
 	unsigned flags; // of its contexts
 	CUmemoryPool pool; // that it takes; NULL: its own

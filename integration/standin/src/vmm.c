@@ -372,14 +372,28 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
 	return r != CUDA_SUCCESS ? r : done(&f, export(shareable, handle, type, flags));
 }
 
-static int gpu_of_name(const char *name)
+// gpu_of_name is the process's GPU that a memory is on, or was on when the process began.
+static int gpu_of_name(const char *name, bool began)
 {
 	for (int i = 0; i < process.count; i++) {
-		const char *uuid = process.devices[i].gpu.uuid;
+		const struct device *d = &process.devices[i];
+		const char *uuid = began ? d->began : d->gpu.uuid;
 		if (!strncmp(name, uuid, strlen(uuid)) && name[strlen(uuid)] == '.')
 			return i;
 	}
 	return -1;
+}
+
+// place_imported finds the GPU of imported memory: the driver goes by those that the process
+// began on, even if it has restored it to others (580.159.04, integration/gpu/probes/another).
+static CUresult place_imported(struct memory *m)
+{
+	int now = gpu_of_name(m->name, false);
+	m->gpu = gpu_of_name(m->name, true);
+	m->stranded = now < 0;
+	if (m->gpu >= 0)
+		return CUDA_SUCCESS;
+	return now >= 0 ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult import(CUmemGenericAllocationHandle *handle, int fd, CUmemAllocationHandleType type)
@@ -391,9 +405,9 @@ static CUresult import(CUmemGenericAllocationHandle *handle, int fd, CUmemAlloca
 	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !memory_name(fd, m.name, &size))
 		return CUDA_ERROR_INVALID_VALUE;
 	m.size = (size_t)size;
-	m.gpu = gpu_of_name(m.name);
-	if (m.gpu < 0)
-		return CUDA_ERROR_INVALID_DEVICE;
+	CUresult r = place_imported(&m);
+	if (r != CUDA_SUCCESS)
+		return r;
 	m.hold = slot ? memory_hold(m.name) : NULL;
 	if (!m.hold)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -488,6 +502,12 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 	return done(&f, CUDA_SUCCESS);
 }
 
+static void find_stranded(struct alloc *a, const void *found)
+{
+	if (a->memory->stranded)
+		*(bool *)found = true;
+}
+
 static void set_access(struct alloc *a, const void *context)
 {
 	const CUmemAccessDesc *d = context;
@@ -509,6 +529,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 		if (d->location.id < 0 || d->location.id >= process.count)
 			return CUDA_ERROR_INVALID_DEVICE;
 	}
+	bool stranded = false;
+	whole(address, size, find_stranded, &stranded);
+	if (stranded)
+		return CUDA_ERROR_INVALID_DEVICE;
 	for (size_t i = 0; i < count; i++)
 		whole(address, size, set_access, &access[i]);
 	return CUDA_SUCCESS;

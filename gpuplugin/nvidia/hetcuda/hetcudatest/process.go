@@ -7,6 +7,7 @@
 package hetcudatest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -33,6 +34,7 @@ const (
 	Mark    = 9
 	Share   = 10
 	Own     = 11
+	Make    = 12
 
 	Running = 0
 	Held    = 1
@@ -85,6 +87,9 @@ type Process struct {
 	refusals int
 	borrowed map[uint64]bool
 	room     uint64
+	// moved says that it can't use what it has not made, and made is what it has, by chunk.
+	moved bool
+	made  map[uint64]int
 	// nonce is the peer's, and unmarked what was where marks are, by chunk.
 	nonce    uint64
 	unmarked map[uint64][]byte
@@ -93,7 +98,7 @@ type Process struct {
 // Start has a process listen in a directory.
 func Start(tb testing.TB, dir string, chunks ...Chunk) *Process {
 	tb.Helper()
-	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40, protocol: 4, open: map[*net.UnixConn]bool{}}
+	p := &Process{tb: tb, chunks: chunks, before: map[uint32]func(*net.UnixConn) bool{}, unmarked: map[uint64][]byte{}, borrowed: map[uint64]bool{}, room: 1 << 40, protocol: 5, made: map[uint64]int{}, open: map[*net.UnixConn]bool{}}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "hetcuda."+fmt.Sprint(os.Getpid()))})
 	if err != nil {
 		tb.Fatal(err)
@@ -152,7 +157,7 @@ func (p *Process) Before(op uint32, f func(c *net.UnixConn) bool) {
 	p.before[op] = f
 }
 
-// SetProtocol makes it one of another protocol, 1 to 4, or one that only says so.
+// SetProtocol makes it one of another protocol, 1 to 5, or one that only says so.
 func (p *Process) SetProtocol(n uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,6 +176,13 @@ func (p *Process) SetRoom(bytes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.room = bytes
+}
+
+// SetMoved makes it a process that the driver has moved to other devices.
+func (p *Process) SetMoved(moved bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moved = moved
 }
 
 // Borrowed are the numbers of the chunks that are the peer's memory.
@@ -256,6 +268,26 @@ func (p *Process) letGo() {
 			p.chunks[i].FD = -1
 		}
 	}
+	for _, fd := range p.made {
+		_ = unix.Close(fd)
+	}
+	clear(p.made)
+}
+
+// make makes memory for a chunk, which is as somebody has left it.
+func (p *Process) make(c *net.UnixConn, id uint64) (why string) {
+	at := slices.IndexFunc(p.chunks, func(c Chunk) bool { return c.ID == id && c.FD < 0 && c.Flags&imported == 0 })
+	if at < 0 {
+		return "not a chunk that is parked"
+	}
+	chunk := p.chunks[at]
+	chunk.FD = NewChunk(p.tb, 0, 0, [16]byte{}, bytes.Repeat([]byte("rubbish "), int(chunk.Size/8))).FD
+	if old, ok := p.made[id]; ok {
+		_ = unix.Close(old)
+	}
+	p.made[id] = chunk.FD
+	p.send(c, Make, []Chunk{chunk})
+	return ""
 }
 
 // hangUp has it end its connections.
@@ -376,6 +408,18 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		p.letGo()
 		p.state = Parked
 		Reply(c, op, 0, p.trimmed, "", nil)
+	case p.protocol >= 5 && op == Make && p.state == Parked:
+		if id := uint64(count)<<32 | uint64(timeout); id != 0 {
+			if why := p.make(c, id); why != "" {
+				refuse(why)
+			}
+			return
+		}
+		moved := uint32(0)
+		if p.moved {
+			moved = 1
+		}
+		Reply(c, op, 0, moved, "", nil)
 	case op == Unpark && p.state == Parked:
 		taken, missing, why := p.takeBack(c, int(count), timeout == 1)
 		if p.refusals > 0 {
@@ -467,6 +511,18 @@ func (p *Process) takeBack(c *net.UnixConn, count int, allAsIs bool) (taken []in
 			if at < 0 || p.chunks[at].Size != binary.LittleEndian.Uint64(b[16:]) || p.chunks[at].Device != [16]byte(b[24:40]) {
 				_ = unix.Close(fd)
 				return taken, 0, "another chunk than was parked"
+			}
+			made, ok := p.made[p.chunks[at].ID]
+			if p.moved && !ok && p.chunks[at].Flags&imported == 0 {
+				_ = unix.Close(fd)
+				return taken, 0, "CUDA_ERROR_INVALID_DEVICE"
+			}
+			if ok {
+				_ = unix.Close(fd)
+				delete(p.made, p.chunks[at].ID)
+				p.chunks[at].FD = made
+				taken = append(taken, at)
+				continue
 			}
 			flags := binary.LittleEndian.Uint32(b[40:])
 			if p.protocol < 4 { // where flags are not looked at
