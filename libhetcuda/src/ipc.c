@@ -324,7 +324,7 @@ static CUresult open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, 
 			COUNT(ipc);
 		return r;
 	}
-	if (!address || (flags & ~(unsigned int)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) // so does driver 580 with 0
 		return CUDA_ERROR_INVALID_VALUE;
 	struct context *c = context_current(&r);
 	if (!c)

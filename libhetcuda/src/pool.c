@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "books.h"
+#include "capture.h"
 #include "counters.h"
 #include "overrides.h"
 #include "real.h"
@@ -219,7 +220,7 @@ static void forget_current(void)
 		current[i] = NULL;
 }
 
-struct pool *pool_hold(CUmemoryPool handle, CUdevice device)
+static struct pool *hold(CUmemoryPool handle, CUdevice device)
 {
 	if (!handle)
 		handle = current_of(device);
@@ -236,6 +237,15 @@ struct pool *pool_hold(CUmemoryPool handle, CUdevice device)
 		return p;
 	}
 	return NULL;
+}
+
+struct pool *pool_hold(CUmemoryPool handle, CUdevice device)
+{
+	// To ask the driver about its pools spoils captures (580).
+	struct aside aside = capture_step_aside();
+	struct pool *p = hold(handle, device);
+	capture_step_back(aside);
+	return p;
 }
 
 CUresult hetcuda_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p)

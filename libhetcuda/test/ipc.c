@@ -164,7 +164,7 @@ static void share_import(void)
 	wait_step(1);
 	int before = count_descriptors();
 	for (int i = 0; i < SIZES; i++) {
-		CU(cuIpcOpenMemHandle(&p[i], shared->handle[i], i % 2 ? 0 : LAZY));
+		CU(cuIpcOpenMemHandle(&p[i], shared->handle[i], LAZY));
 		CHECK(word(p[i]) == 1000u + i && word(p[i] + sizes[i] / 4 * 4 - 4) == 2000u + i);
 		put(p[i], 3000 + i);
 		CU(cuMemGetAddressRange(&base, &size, p[i] + 64));
@@ -185,6 +185,7 @@ static void share_import(void)
 	// Whole blocks are shared: the two small ones lie as they do over there.
 	CHECK(count_descriptors() == before, "%d descriptors, %d before", count_descriptors(), before);
 	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, shared->handle[0], LAZY));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&again, shared->handle[0], 0));
 	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&again, shared->handle[0], 2));
 	GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&again, (CUipcMemHandle){{1, 2, 3}}, LAZY));
 	done_step(2);

@@ -521,6 +521,22 @@ static void capture(void)
 	end();
 }
 
+// The first allocation of all, in a stream that is being captured.
+static void first_captured(void)
+{
+	begin(1, 8 * GIB);
+	OK(hetcuda_cuStreamBeginCapture_v2(two, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	streams_fake.capturing = two;
+	CUdeviceptr a = alloc(100, two);
+	CHECK(!window_has(a) && streams_fake.served == 1 && !streams_fake.spoilt);
+	OK(hetcuda_cuMemFreeAsync(a, two));
+	CHECK(!streams_fake.spoilt);
+	streams_fake.capturing = NULL;
+	CUgraph graph;
+	OK(hetcuda_cuStreamEndCapture(two, &graph));
+	end();
+}
+
 static void *other_thread(void *p)
 {
 	CUdeviceptr *a = p;
@@ -763,6 +779,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{"order", order},       {"internal", internal}, {"follows", follows}, {"kept", kept}, {"threshold", threshold}, {"determined", determined}, {"left_alone", left_alone},
 		{"wrong", wrong},       {"queries", queries},   {"pools", pools},         {"capture", capture},
+		{"first_captured", first_captured},
 		{"defaults", defaults}, {"many", many}, {"ends", ends},         {"failures", failures},   {"park", park},
 		{"speed", speed},       {0},
 	};

@@ -458,6 +458,7 @@ static bool known(CUmemoryPool pool)
 
 static CUresult f_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
+	unsafe();
 	HOLD();
 	for (int i = 0; i < POOLS; i++) {
 		if (pools[i].used && pools[i].standard && pools[i].p.location.id == device) {
@@ -472,6 +473,7 @@ static CUresult f_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 
 static CUresult f_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
+	unsafe();
 	{
 		HOLD();
 		*pool = current_pool[device];
@@ -524,6 +526,7 @@ static CUresult f_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 
 static CUresult f_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a, void *value)
 {
+	unsafe();
 	HOLD();
 	if (!known(pool) || a < 1 || a > 8)
 		return CUDA_ERROR_INVALID_VALUE;
