@@ -70,7 +70,7 @@ func (d *daemon) configure(t *testing.T, more string) {
 }
 
 func (d *daemon) writeConfig(more string) error {
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\n%s\n",
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.enabled = false\nsplit.library_dir = %q\n%s\n",
 		d.logDir(), filepath.Join(d.hetgpu, "state"), filepath.Join(d.hetgpu, "libhetcuda"), more)
 	return os.WriteFile(d.configFile(), []byte(text), 0o600)
 }

@@ -24,6 +24,7 @@ import (
 // rows are the lines of the report, in the order in which they run.
 var rows = []row{
 	{name: "single process", what: "checkpoint, leave running; then restored under another ID, beside the original", test: single},
+	{name: "auto", what: "a container that chooses no engine gets libhetcuda where the driver is one that it was tested with", engines: []string{engineSplit}, test: auto},
 	{name: "four processes", what: "four CUDA processes in one container, restored beside the originals", takes: 8 * time.Second, test: fourProcesses},
 	{name: "exit", what: "a checkpoint that ends the container, restored under the same ID", test: exit},
 	{name: "ctr", what: "`ctr container checkpoint --task --image --rw`, `ctr container restore --live --rw`", takes: 7 * time.Second, test: ctr},
@@ -91,6 +92,14 @@ func (t *test) memory(mib int) string {
 }
 
 func single(ctx context.Context, t *test) (string, error) { return saveBeside(ctx, t, 1, nil) }
+
+// auto expects the engine that the row runs with of a container that names none.
+func auto(ctx context.Context, t *test) (string, error) {
+	if t.gpu.machine != nil {
+		return "", skipError("the stand-in is no driver that libhetcuda was tested with")
+	}
+	return saveBeside(ctx, t, 1, map[string]string{hetoci.AnnotationEngine: string(hetoci.EngineAuto)})
+}
 
 // fourProcesses is refused on a kernel that can't tell whether the processes
 // share device memory, unless the container says that they do not.

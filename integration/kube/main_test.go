@@ -220,7 +220,7 @@ func (n *node) configFile() string { return filepath.Join(n.hetgpu, "config.toml
 // configure writes the shims' configuration. Snapshots are looked for where they are by
 // default: in a directory for them, and in the kubelet's.
 func (n *node) configure() error {
-	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.library_dir = %q\nrestore.dirs = [%q, %q]\n",
+	text := fmt.Sprintf("log_dir = %q\nstate_dir = %q\nsplit.enabled = false\nsplit.library_dir = %q\nrestore.dirs = [%q, %q]\n",
 		filepath.Join(n.hetgpu, "log"), filepath.Join(n.hetgpu, "state"), filepath.Join(n.hetgpu, "libhetcuda"), n.snapshots(), n.d.KubeletCheckpoints())
 	return os.WriteFile(n.configFile(), []byte(text), 0o600)
 }

@@ -71,7 +71,7 @@ type Driver struct {
 
 // Split is about the split engine.
 type Split struct {
-	// Enabled has containers use it that choose no engine, where they can.
+	// Enabled has containers that choose no engine use it, where they can.
 	Enabled bool `toml:"enabled"`
 	// LibraryDir is the directory of libhetcuda; "" for lib/hetgpu beside the
 	// directory of our own program.
@@ -111,7 +111,7 @@ func Default() Config {
 		LogDir:   "/var/log/hetgpu",
 		StateDir: "/run/hetgpu",
 		Timeout:  Duration(10 * time.Minute),
-		Split:    Split{Userfaultfd: true},
+		Split:    Split{Enabled: true, Userfaultfd: true},
 		Restore:  Restore{Dirs: []string{"/var/lib/hetgpu/snapshots", "/var/lib/kubelet/checkpoints"}},
 		Driver:   Driver{CustomStorage: true},
 	}

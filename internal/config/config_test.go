@@ -22,7 +22,7 @@ func TestLoad(t *testing.T) {
 		"some":               {"timeout = \"90s\"\n[criu]\npath = \"/x\"\n", func(c *Config) { c.Timeout = Duration(90 * time.Second); c.CRIU.Path = "/x" }, ""},
 		"unknown key":        {"time_out = \"90s\"\n", nil, "time_out"},
 		"negative time":      {"timeout = \"-1s\"\n", nil, "not positive"},
-		"split":              {"[split]\nenabled = true\nlibrary_dir = \"/x\"\n", func(c *Config) { c.Split = Split{Enabled: true, LibraryDir: "/x", Userfaultfd: true} }, ""},
+		"split":              {"[split]\nenabled = false\nlibrary_dir = \"/x\"\n", func(c *Config) { c.Split = Split{LibraryDir: "/x", Userfaultfd: true} }, ""},
 		"no userfaultfd":     {"split.userfaultfd = false\n", func(c *Config) { c.Split.Userfaultfd = false }, ""},
 		"relative directory": {"[split]\npreload_dir = \"x\"\n", nil, "absolute"},
 		"restore":            {"[restore]\ndirs = [\"/a\", \"/b\"]\n", func(c *Config) { c.Restore.Dirs = []string{"/a", "/b"} }, ""},
