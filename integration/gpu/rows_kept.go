@@ -150,7 +150,7 @@ func keptTraining(ctx context.Context, t *test) (string, error) {
 			return "", err
 		}
 		got = append(got, part.Out.Lines()...)
-		if part, err = t.newTraining(ctx, p, args); err != nil {
+		if part, err = t.newTraining(ctx, p, args, 0); err != nil {
 			return "", err
 		}
 		took, err := part.Restore(ctx, dir)

@@ -42,7 +42,7 @@ func framework(program ...string) func(ctx context.Context, t *test) (string, er
 			return "", err
 		}
 		args := slices.Concat([]string{p.Executable}, program, []string{strconv.Itoa(frameworkSteps)})
-		return t.cut(ctx, p, args, 1, cutAfter)
+		return t.cut(ctx, p, args, 1, cutAfter, 0)
 	}
 }
 

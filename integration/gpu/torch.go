@@ -115,31 +115,36 @@ func (p *python) mounts(scratch string) ([]specs.Mount, error) {
 	return mounts[len(have):], nil
 }
 
-// pyTorch trains twice side by side, and saves and restores one of them.
-func pyTorch(ctx context.Context, t *test) (string, error) {
-	p, err := findPython(ctx)
-	if err != nil {
-		return "", err
+// pyTorch trains twice side by side, saves one of them, and restores it on a GPU.
+func pyTorch(gpu int) func(ctx context.Context, t *test) (string, error) {
+	return func(ctx context.Context, t *test) (string, error) {
+		if gpu > 0 && (gpu >= len(t.gpu.Devices) || t.gpu.machine != nil) {
+			return "", skipError("this is about a second GPU")
+		}
+		p, err := findPython(ctx)
+		if err != nil {
+			return "", err
+		}
+		args := []string{p.Executable, "/gpu/train.py", fmt.Sprint(trainSteps)}
+		what := "PyTorch"
+		if !p.Torch && t.gpu.machine == nil {
+			return "", skipError("python3 has no torch")
+		}
+		if t.gpu.machine != nil {
+			args, what = append(args, "plain"), "plain Python, no GPU"
+		}
+		detail, err := t.cut(ctx, p, args, saveBefore, saveAfter, gpu)
+		if err != nil {
+			return "", err
+		}
+		return what + ", " + detail, nil
 	}
-	args := []string{p.Executable, "/gpu/train.py", fmt.Sprint(trainSteps)}
-	what := "PyTorch"
-	if !p.Torch && t.gpu.machine == nil {
-		return "", skipError("python3 has no torch")
-	}
-	if t.gpu.machine != nil {
-		args, what = append(args, "plain"), "plain Python, no GPU"
-	}
-	detail, err := t.cut(ctx, p, args, saveBefore, saveAfter)
-	if err != nil {
-		return "", err
-	}
-	return what + ", " + detail, nil
 }
 
 // cut runs a program twice side by side, saves one of them so often while it goes
-// on, ends it by a checkpoint after so many steps, and restores it: every line has to
-// be as in the other.
-func (t *test) cut(ctx context.Context, p *python, args []string, before, after int) (string, error) {
+// on, ends it by a checkpoint after so many steps, and restores it on a
+// GPU: every line has to be as in the other.
+func (t *test) cut(ctx context.Context, p *python, args []string, before, after, gpu int) (string, error) {
 	whole, err := t.train(ctx, p, args)
 	if err != nil {
 		return "", err
@@ -172,7 +177,7 @@ func (t *test) cut(ctx context.Context, p *python, args []string, before, after 
 		return "", err
 	}
 	first := cut.Out.Lines()
-	rest, err := t.newTraining(ctx, p, args)
+	rest, err := t.newTraining(ctx, p, args, gpu)
 	if err != nil {
 		return "", err
 	}
@@ -203,15 +208,15 @@ func sameSteps(got, want []string) (string, error) {
 
 // train starts a training.
 func (t *test) train(ctx context.Context, p *python, args []string) (*rig.Container, error) {
-	c, err := t.newTraining(ctx, p, args)
+	c, err := t.newTraining(ctx, p, args, 0)
 	if err != nil {
 		return nil, err
 	}
 	return c, errors.Join(c.NewTask(ctx, ""), c.Start(ctx))
 }
 
-func (t *test) newTraining(ctx context.Context, p *python, args []string) (*rig.Container, error) {
-	opts, err := t.container(0)
+func (t *test) newTraining(ctx context.Context, p *python, args []string, gpu int) (*rig.Container, error) {
+	opts, err := t.container(gpu)
 	if err != nil {
 		return nil, err
 	}
