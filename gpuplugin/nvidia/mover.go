@@ -48,7 +48,8 @@ type Mover interface {
 	// is held. After an error all run. Those that have gone are left out.
 	HoldTogether(ctx context.Context, dir string, pids []int, timeout time.Duration) error
 	// Release lets a process go on that is held and not parked. Of one that is
-	// not held, or gone, it does nothing.
+	// not held, or gone, it does nothing. helperapi.ErrDamaged means that it stays held:
+	// its memory is not where its program looks for it.
 	Release(ctx context.Context, dir string, pid int) error
 	// Park finds out what device memory a process has that is held, and makes a
 	// parcel of it. The process has it still, until Commit; Unpark and Release are
@@ -67,7 +68,8 @@ type Mover interface {
 	Duplicate(ctx context.Context, parcels []string) (bool, error)
 	// Unpark gives a parcel to a process that is parked, which is held then. The
 	// parcel ends, unless it was duplicated: then its copy stays, for Save.
-	// After an error the process is parked and the parcel is there. What other
+	// After an error the process is parked and the parcel is there, unless it has its
+	// memory and was not heard to have made it its own: Clients tells. What other
 	// processes have made comes when they have theirs: until then it is
 	// helperapi.ErrNotReady.
 	Unpark(ctx context.Context, dir string, pid int, parcel string) error

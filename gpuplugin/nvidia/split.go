@@ -372,6 +372,9 @@ func (s *SplitEngine) settle(ctx context.Context, p gpuplugin.Process) error {
 	if errors.Is(err, gpuplugin.ErrUnavailable) {
 		return nil // the gate has opened with the helper's end
 	}
+	if errors.Is(err, helperapi.ErrDamaged) {
+		err = fmt.Errorf("%w: %w", gpuplugin.ErrLost, err)
+	}
 	return unlessGone(err)
 }
 

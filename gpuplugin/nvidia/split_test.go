@@ -439,6 +439,47 @@ func TestSplitMemoryDamaged(t *testing.T) {
 	}
 }
 
+// A process that can't go on with the memory that it has got is lost, and stays held.
+func TestSplitMemoryNotInItsPlace(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.stop(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail(gputest.Fault{Op: gputest.OpRelease, PID: 2, Err: fmt.Errorf("cuMemMap failed: %w", helperapi.ErrDamaged)})
+	for _, try := range []func(context.Context) error{
+		func(ctx context.Context) error { return w.e.Resume(ctx, procs, nil) },
+		func(ctx context.Context) error { return w.e.Undo(ctx, procs) },
+	} {
+		if err := try(t.Context()); !errors.Is(err, gpuplugin.ErrLost) || !strings.Contains(err.Error(), "cuMemMap") {
+			t.Errorf("error is %v", err)
+		}
+		if got := w.lib.StateOf(2); got != nvidia.ClientHeld {
+			t.Errorf("the process is %s", got)
+		}
+	}
+}
+
+// A process that has its memory, and was not heard to say all about it, goes on: the
+// operation has failed, and nothing is lost.
+func TestSplitNotHeard(t *testing.T) {
+	w := newSplitWorld(t)
+	procs := w.processes(t, 1, 2, 3, 4)
+	if err := w.stop(t.Context(), procs); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail(gputest.Fault{Op: gputest.OpUnpark, PID: 2, Times: 1, After: true, Err: errors.New("it has its memory back")})
+	if err := w.e.Resume(t.Context(), procs, nil); err == nil || errors.Is(err, gpuplugin.ErrLost) {
+		t.Errorf("error is %v", err)
+	}
+	if err := w.e.Undo(t.Context(), procs); err != nil {
+		t.Error(err)
+	}
+	wantStates(t, w.Machine, all(running))
+	w.wantClients(t, nvidia.ClientRunning)
+	w.wantWhole(t)
+}
+
 // Memory on a device that the container was not given is not taken.
 func TestSplitDevicesOfOthers(t *testing.T) {
 	w := newSplitWorld(t)

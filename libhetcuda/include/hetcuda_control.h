@@ -55,8 +55,11 @@
  *              memory that the process makes, one chunk after the other. The peer
  *              has let go of it by now, so that each makes room for the next. What
  *              other processes have too stays. The reply's count is how many MiB
- *              are left as they were; the text says why
- *     RELEASE  held or stepped, and not parked: calls go on
+ *              are left as they were; the text says why. An error is of memory that is
+ *              not where the program looks for it: OWN can be tried again
+ *     RELEASE  held or stepped, and not parked: calls go on. Of a program that is held
+ *              the memory is where it belongs then: what a driver that failed has left
+ *              unmapped is mapped, and if that can't be done, the program stays held
  *     STEP     from now on only `count` calls that give a device work may begin,
  *              in the order in which they come; the others wait, and all other
  *              calls go on. Answered at once, with a status. Another STEP puts

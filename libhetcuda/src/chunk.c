@@ -65,11 +65,12 @@ CUresult access_grant(CUdeviceptr address, size_t size, const struct access *a)
 
 CUresult chunk_map(struct mapping *m)
 {
-	CUresult r = REAL(cuMemMap)(m->address, m->size, m->offset, m->chunk->handle, 0);
+	CUresult r = m->barred ? CUDA_SUCCESS : REAL(cuMemMap)(m->address, m->size, m->offset, m->chunk->handle, 0);
 	m->away = r != CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = access_grant(m->address, m->size, &m->access);
+	m->barred = r != CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		chunk_unmap(m);
 	return r;
@@ -79,6 +80,7 @@ CUresult chunk_unmap(struct mapping *m)
 {
 	CUresult r = REAL(cuMemUnmap)(m->address, m->size);
 	m->away = r == CUDA_SUCCESS;
+	m->barred = m->barred && !m->away;
 	return r;
 }
 

@@ -28,7 +28,8 @@ struct mapping {
 	CUdeviceptr address;
 	size_t size, offset;
 	struct access access;
-	bool away; // not mapped: its chunk is parked, or about to be
+	bool away;   // not mapped: its chunk is parked, or about to be
+	bool barred; // mapped, and nobody may use it: a driver that fails left it so
 };
 
 struct chunk {
@@ -78,7 +79,7 @@ CUresult chunk_destroy(struct chunk *c);
 
 // chunk_map maps what a mapping says and grants its access, or changes nothing;
 // chunk_unmap is the opposite. Where a driver that fails keeps them from changing
-// nothing, the mapping knows. The chunk's list of mappings is the caller's.
+// nothing, the mapping knows, and chunk_map can be called again. The chunk's list of mappings is the caller's.
 CUresult chunk_map(struct mapping *m);
 CUresult chunk_unmap(struct mapping *m);
 

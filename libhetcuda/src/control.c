@@ -467,7 +467,13 @@ static int own(const struct hetcuda_request *request)
 
 static int release(const struct hetcuda_request *request)
 {
+	char text[HETCUDA_TEXT] = "";
+	int r;
+
 	abandon();
+	r = state == HETCUDA_HELD ? hetcuda_memory_whole(text) : 0;
+	if (r)
+		return answer(request, r, 0, text);
 	state = HETCUDA_RUNNING;
 	hetcuda_gate_release();
 	return answer(request, 0, 0, "");
@@ -525,6 +531,7 @@ static bool trusted(void)
 
 static void serve_connection(void)
 {
+	char text[HETCUDA_TEXT] = "";
 	struct hetcuda_request request;
 	ssize_t n;
 
@@ -546,6 +553,9 @@ static void serve_connection(void)
 	/* Of an UNPARK that waited for another one. */
 	if (state == HETCUDA_PARKED)
 		hetcuda_memory_take_undo(true);
+	/* Nobody is there who could be told, and nobody may come: the program is not to wait for ever. */
+	if (state == HETCUDA_HELD && hetcuda_memory_whole(text))
+		hetcuda_log("control: memory is not where the program looks for it: %s", text);
 	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;

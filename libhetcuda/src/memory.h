@@ -136,6 +136,13 @@ int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *f
 int hetcuda_memory_own(uint64_t *left, char *text);
 
 /*
+ * Held, and not parked: 0 if all memory is where the program looks for it. What a driver that
+ * failed has left unmapped is mapped; if that fails again, text says what. The program
+ * would be lost if it went on, its memory is not.
+ */
+int hetcuda_memory_whole(char *text);
+
+/*
  * In the child of a fork, in its only thread, before anything else runs.
  * `initialized`: the parent had initialized CUDA. Then no override is ever
  * called in the child again (the table has the driver's functions, which

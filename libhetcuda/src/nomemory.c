@@ -123,6 +123,12 @@ WEAK int hetcuda_memory_own(uint64_t *left, char *text)
 	return 0;
 }
 
+WEAK int hetcuda_memory_whole(char *text)
+{
+	(void)text;
+	return 0;
+}
+
 WEAK int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
 {
 	(void)i;

@@ -146,7 +146,7 @@ static CUresult map(struct chunk *c)
 {
 	CUresult r = CUDA_SUCCESS;
 	for (struct mapping *m = c->mappings; m && r == CUDA_SUCCESS; m = m->next)
-		r = m->away ? chunk_map(m) : CUDA_SUCCESS;
+		r = m->away || m->barred ? chunk_map(m) : CUDA_SUCCESS;
 	return r;
 }
 
@@ -245,9 +245,39 @@ static CUresult replace(struct chunk *c, CUmemGenericAllocationHandle *other)
 static bool hole(const struct chunk *c)
 {
 	for (const struct mapping *m = c->mappings; m; m = m->next)
-		if (m->away)
+		if (m->away || m->barred)
 			return true;
 	return false;
+}
+
+// mend maps what is not where the program looks for it, and ought to be.
+static int mend(struct chunk *c, char *text)
+{
+	CUcontext before;
+	if (!hole(c))
+		return 0;
+	CUcontext context = on(c->device, &before);
+	CUresult r = map(c);
+	off(context, before);
+	return r == CUDA_SUCCESS ? 0 : failed(r, text, "cuMemMap", c);
+}
+
+int hetcuda_memory_whole(char *text)
+{
+	char ignored[HETCUDA_TEXT];
+	int first = 0;
+	bool any = false;
+	for (struct chunk *c = chunks; c; c = c->next) {
+		if (c->parked || !hole(c))
+			continue;
+		any = true;
+		int result = mend(c, first ? ignored : text);
+		if (!first)
+			first = result;
+	}
+	if (any)
+		managed_grant();
+	return first;
 }
 
 // own_mapped makes a chunk the process's own that is mapped.
@@ -274,8 +304,9 @@ static int own_mapped(struct chunk *c, char *text)
 	return c->borrowed || hole(c) ? failed(r, text, "cuMemMap", c) : 0;
 }
 
-// own_borrowed makes chunks the process's own that came back as they were. It goes
-// on after the first of the errors, which it returns; *left are the bytes that it is about.
+// own_borrowed makes chunks the process's own that came back as they were, and maps what a
+// try before could not. It goes on after the first of the errors, which it returns; *left
+// are the bytes that they are about.
 static int own_borrowed(uint64_t *left, char *text)
 {
 	char ignored[HETCUDA_TEXT];
@@ -283,10 +314,12 @@ static int own_borrowed(uint64_t *left, char *text)
 	int first = 0;
 	*left = 0;
 	for (struct chunk *c = chunks; c; c = c->next) {
-		if (!c->borrowed)
+		if (!c->borrowed && !hole(c))
 			continue;
 		any = true;
-		int result = own_mapped(c, first ? ignored : text);
+		int result = mend(c, first ? ignored : text);
+		if (!result && c->borrowed)
+			result = own_mapped(c, first ? ignored : text);
 		if (result)
 			*left += c->size;
 		if (!first)
@@ -304,10 +337,7 @@ int hetcuda_memory_own(uint64_t *left, char *text)
 	int result = own_borrowed(left, text);
 	managed_abandon();
 	set_parking(false);
-	for (struct chunk *c = result ? chunks : NULL; c; c = c->next)
-		if (hole(c))
-			return result;
-	return 0;
+	return result ? hetcuda_memory_whole(text) : 0;
 }
 
 static int quiesce(uint32_t timeout_ms, char *text)

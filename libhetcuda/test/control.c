@@ -130,8 +130,11 @@ static void order(void)
 	CHECK(r.status == 0 && r.count == 6 && !strcmp(r.text, "no room"));
 	setenv("HETCUDA_TEST_FAULT", "hole", 1);
 	CHECK(ask(fd, HETCUDA_OWN, 0, 0).status == 1);
-	unsetenv("HETCUDA_TEST_FAULT");
+	/* With that it is not let on. */
+	r = ask(fd, HETCUDA_RELEASE, 0, 0);
+	CHECK(r.status == 1 && !strcmp(r.text, "a hole"));
 	CHECK(ask_hello(fd).state == HETCUDA_HELD);
+	unsetenv("HETCUDA_TEST_FAULT");
 	CHECK(!ask(fd, HETCUDA_RELEASE, 0, 0).status);
 	drop_parcel(&parcel);
 	close(fd);

@@ -228,6 +228,12 @@ int hetcuda_memory_own(uint64_t *left, char *text)
 	return fault("hole", 0) ? 1 : 0;
 }
 
+int hetcuda_memory_whole(char *text)
+{
+	snprintf(text, HETCUDA_TEXT, "a hole");
+	return fault("hole", 0) ? 1 : 0;
+}
+
 int hetcuda_memory_export_shared(uint32_t i, struct hetcuda_chunk *chunk, int *fd, char *text)
 {
 	numbered = total;

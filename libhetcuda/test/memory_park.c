@@ -412,6 +412,51 @@ static void moved(void)
 	CHECK(*(char *)(small + 99999) == 1 && *(char *)(mapped + 4 * MIB - 1) == 3);
 }
 
+// The driver fails for a while, from any call on, while memory is made the process's own:
+// what is not where the program looks for it is told of, and is there again when the driver
+// does what it is asked to.
+static void holes(void)
+{
+	struct program p;
+	uint64_t left;
+	unsigned seen = 0;
+	fake_start(1, 1024 * GIB); // what can't be released is lost
+	fake_context(0);
+	program_start(&p);
+	fake.fail = "";
+	fake.with = CUDA_ERROR_UNKNOWN;
+	for (unsigned n = 1, all = 0; !all; n++) {
+		OK(take_descriptors());
+		OK(hetcuda_memory_commit(text));
+		OK(give_back_with(HETCUDA_LATER));
+		drop_descriptors();
+		text[0] = 0;
+		fake.lasting = true;
+		fake.nth = n;
+		int r = hetcuda_memory_own(&left, text);
+		all = fake.nth > 1;
+		if (r) {
+			seen++;
+			CHECK(left > 0 && text[0]);
+			// The program is not let on, and a PARK is refused.
+			text[0] = 0;
+			CHECK(hetcuda_memory_whole(text) != 0 && text[0]);
+			CHECK(take_descriptors() != 0);
+		} else {
+			program_check(&p);
+		}
+		fake.nth = fake.lasting = 0;
+		if (r && n % 2)
+			OK(hetcuda_memory_whole(text));
+		OK(hetcuda_memory_own(&left, text));
+		CHECK(left == 0);
+		program_check(&p);
+		CHECK(fake_access(p.huge + 2 * GIB, 0));
+		OK(hetcuda_memory_whole(text));
+	}
+	CHECK(seen > 3); // with nothing mapped, and with what nobody may use
+}
+
 // The driver fails for a while, so that nothing can be undone either: what the
 // program has not the peer has, and its next try finds everything in order.
 static void broken(void)
@@ -517,7 +562,8 @@ static void pools(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"owned", owned}, {"moved", moved}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
+		{"round_trip", round_trip}, {"wrong", wrong}, {"failures", failures}, {"broken", broken}, {"crowded", crowded}, {"owned", owned},
+		{"holes", holes}, {"moved", moved}, {"trimmed", trimmed}, {"endless", endless}, {"pools", pools}, {0},
 	};
 	return run_tests(tests, argc, argv);
 }

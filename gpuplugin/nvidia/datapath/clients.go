@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -253,6 +254,12 @@ func (m *Mover) Release(ctx context.Context, dir string, pid int) error {
 	// The end of the connection does it too, but only this is answered when it
 	// is done.
 	err := held.Release(ctx)
+	if err != nil {
+		if h, helloErr := held.Hello(ctx); helloErr == nil && h.State == hetcuda.Held {
+			// It would go on with the end of the connection.
+			return &helperapi.Error{Class: helperapi.Class_CLASS_DAMAGED, Call: "release", Detail: fmt.Sprintf("the memory of process %d is not where its program looks for it: %v", key.pid, err)}
+		}
+	}
 	m.letGo(key, held)
 	if lost(err) {
 		return nil
@@ -287,7 +294,7 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 	defer m.end(parcels)
 	p := parcels[0]
 	p.from, p.nonce = key, m.newNonce()
-	chunks, fds, err := held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
+	chunks, fds, err := m.parkInTurn(ctx, held, p, slices.Collect(maps.Keys(req.Devices)))
 	if err != nil {
 		return nvidia.Parked{}, errors.Join(m.parkFailed(key, held, err), m.forget(parcels))
 	}
@@ -301,6 +308,23 @@ func (m *Mover) Park(ctx context.Context, req nvidia.ParkRequest) (nvidia.Parked
 		return nvidia.Parked{}, errors.Join(err, m.forget(parcels))
 	}
 	return parked, nil
+}
+
+// parkInTurn asks a process for its memory. What it has got back before as it was it
+// copies first, which takes room: if there was none it is asked once more, alone.
+func (m *Mover) parkInTurn(ctx context.Context, held *hetcuda.Conn, p *parcel, devices []string) (chunks []hetcuda.Chunk, fds []int, err error) {
+	for _, alone := range []bool{false, true} {
+		done, turnErr := m.turns.take(ctx, devices, alone)
+		if turnErr != nil {
+			return nil, nil, errors.Join(err, turnErr)
+		}
+		chunks, fds, err = held.Park(ctx, func(chunks int) error { return m.admit(p, chunks) })
+		done()
+		if !errors.Is(err, helperapi.ErrNoDeviceMemory) {
+			break
+		}
+	}
+	return chunks, fds, err
 }
 
 func (m *Mover) newNonce() hetcuda.Nonce {
@@ -448,8 +472,7 @@ func (m *Mover) Unpark(ctx context.Context, dir string, pid int, name string) er
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("memory that was given back is still mapped here")
 	}
-	m.own(ctx, key, name)
-	return nil
+	return m.own(ctx, key, p)
 }
 
 // unreached is the error of a process that can't be connected to. One that has ended

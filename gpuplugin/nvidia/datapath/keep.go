@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/log"
+
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
@@ -27,6 +29,8 @@ import (
 type fetched struct {
 	conn    *keeper.Conn
 	parcels []string
+	// devices are those that it is on.
+	devices []string
 	// clients are the processes that were given some of it.
 	clients map[client]gate
 	// used says that the keeper was told, and changed that it may have been.
@@ -179,12 +183,13 @@ func (m *Mover) Fetch(ctx context.Context, req nvidia.FetchRequest) (kept nvidia
 		m.owe(p)
 	}
 	if err != nil {
-		return kept, errors.Join(err, m.forget(parcels), conn.Close())
+		return nvidia.Kept{}, errors.Join(err, m.forget(parcels), conn.Close())
 	}
+	kept = nvidia.Kept{Digest: req.Digest, Bytes: memory.Devices()}
 	m.mu.Lock()
-	m.fetched[req.Keeper] = &fetched{conn: conn, parcels: slices.Clone(req.Parcels), clients: map[client]gate{}}
+	m.fetched[req.Keeper] = &fetched{conn: conn, parcels: slices.Clone(req.Parcels), devices: slices.Collect(maps.Keys(kept.Bytes)), clients: map[client]gate{}}
 	m.mu.Unlock()
-	return nvidia.Kept{Digest: req.Digest, Bytes: memory.Devices()}, nil
+	return kept, nil
 }
 
 // adopt makes parcels of what a keeper gave. The descriptors are the parcels'
@@ -241,10 +246,15 @@ func (m *Mover) Spend(ctx context.Context, name, by string) error {
 	if err != nil {
 		return err
 	}
-	// Nor does the keeper have it any more.
+	// Nor does the keeper have it any more. Who is not heard goes on: there is nothing
+	// that it could be given instead.
 	_ = inParallel(slices.Collect(maps.Keys(f.clients)), func(key client) error {
-		if c := m.holding(key); c != nil {
-			m.ownBy(ctx, key, c)
+		c := m.holding(key)
+		if c == nil {
+			return nil
+		}
+		if err := m.ownBy(ctx, key, c, f.devices); err != nil {
+			log.G(ctx).WithError(err).Warn("a process was not heard")
 		}
 		return nil
 	})

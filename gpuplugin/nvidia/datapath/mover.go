@@ -67,6 +67,7 @@ func lanesFor(processors int) int { return min(max(8, processors*3/4), 16) }
 type Mover struct {
 	machine Machine
 	cfg     Config
+	turns   turns
 
 	mu      sync.Mutex
 	devices map[string]*openDevice

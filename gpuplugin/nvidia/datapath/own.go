@@ -5,9 +5,14 @@ package datapath
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/containerd/log"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/helperapi"
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin/nvidia/hetcuda"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/logfields"
 )
@@ -101,33 +106,68 @@ func (m *Mover) owe(p *parcel) {
 
 // own has a process, which has all of its memory and is held, make it its own. What is
 // left as it is it can use, and is asked for again before the next park. Memory that a
-// keeper lends is the keeper's until it is spent.
-func (m *Mover) own(ctx context.Context, key client, parcel string) {
+// keeper lends is the keeper's until it is spent. An error is of one that was not heard to
+// have done so.
+func (m *Mover) own(ctx context.Context, key client, p *parcel) error {
 	m.mu.Lock()
-	c, lent := m.held[key], m.lenderLocked(parcel) != nil
+	c, lent := m.held[key], m.lenderLocked(p.name) != nil
 	m.mu.Unlock()
-	if c != nil && !lent {
-		m.ownBy(ctx, key, c)
+	if c == nil || lent {
+		return nil
 	}
+	return m.ownBy(ctx, key, c, p.devices())
 }
 
-func (m *Mover) ownBy(ctx context.Context, key client, c *hetcuda.Conn) {
+// devices are those that a parcel has memory on.
+func (p *parcel) devices() []string {
+	uuids := map[string]bool{}
+	for i := range p.pieces {
+		uuids[p.pieces[i].device] = true
+	}
+	return slices.Collect(maps.Keys(uuids))
+}
+
+func (m *Mover) ownBy(ctx context.Context, key client, c *hetcuda.Conn, devices []string) error {
+	logger := log.G(ctx).WithField(logfields.PID, key.pid)
+	done, err := m.turns.take(ctx, devices, true)
+	if err != nil {
+		logger.WithError(err).Warn("device memory is not the process's own yet, for which the next checkpoint needs room")
+		return nil
+	}
+	defer done()
 	// To its end: with the connection the process would run.
 	ctx = context.WithoutCancel(ctx)
 	h, err := c.Hello(ctx)
-	if err != nil || !h.Owns() || h.State != hetcuda.Held {
-		return
+	if err == nil && (!h.Owns() || h.State != hetcuda.Held) {
+		return nil
 	}
-	left, why, err := c.Own(ctx)
-	if lost(err) {
+	var left uint64
+	var why string
+	if err == nil {
+		left, why, err = c.Own(ctx)
+	}
+	switch {
+	case lost(err):
 		m.letGo(key, c)
+		return m.unheard(ctx, key, c, err)
+	case err != nil:
+		logger.WithError(err).Error("device memory is not where the process looks for it")
+	case left > 0:
+		logger.Warnf("%d MiB of device memory are not the process's own yet, for which the next checkpoint needs room: %s", left>>20, why)
 	}
-	if err == nil && left == 0 {
-		return
+	return nil // with memory that is not in its place it can't be released
+}
+
+// unheard is the error of a process that has its memory, was to make it its own, and gave
+// no answer. It goes on when it has done so: its memory is whole in either case, but
+// whether all of it is where the program looks for it only it could say.
+func (m *Mover) unheard(ctx context.Context, key client, c *hetcuda.Conn, err error) error {
+	if errors.Is(err, helperapi.ErrGone) {
+		return err
 	}
-	logger := log.G(ctx).WithField(logfields.PID, key.pid)
-	if err != nil {
-		logger = logger.WithError(err)
+	goes := "goes on"
+	if _, stateErr := m.stateOf(ctx, key, c.Socket()); stateErr != nil {
+		goes = "may go on"
 	}
-	logger.Warnf("%d MiB of device memory are not the process's own yet, for which the next checkpoint needs room: %s", left>>20, why)
+	return fmt.Errorf("process %d has its memory back and %s, but it did not say whether it could make it its own: %w", key.pid, goes, err)
 }

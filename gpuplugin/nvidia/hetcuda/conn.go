@@ -658,6 +658,9 @@ func (c *Conn) answer(o op, buf []byte) (reply, []byte, error) {
 	return r, rest, r.refusal()
 }
 
+// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY (cuda.h).
+const outOfMemory = 2
+
 // refusal is the client's word, if it isn't "done".
 func (r reply) refusal() error {
 	e := &helperapi.Error{Call: "libhetcuda " + r.op.String(), Code: int(r.status), Detail: r.text}
@@ -666,6 +669,9 @@ func (r reply) refusal() error {
 		return nil
 	case r.status > 0:
 		e.Name = "CUresult"
+		if r.status == outOfMemory {
+			e.Class = helperapi.Class_CLASS_NO_MEMORY
+		}
 		return e
 	}
 	errno := syscall.Errno(-int64(r.status))

@@ -51,6 +51,8 @@ const (
 
 	exported, imported = 1, 2
 	asIs, later        = 4, 8
+	// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY (cuda.h).
+	outOfMemory = 2
 )
 
 // Chunk is device memory of a [Process].
@@ -90,6 +92,10 @@ type Process struct {
 	// moved says that it can't use what it has not made, and made is what it has, by chunk.
 	moved bool
 	made  map[uint64]int
+	// crowded is how many PARKs find no room.
+	crowded int
+	// hole says that some memory is not where the program looks for it.
+	hole bool
 	// nonce is the peer's, and unmarked what was where marks are, by chunk.
 	nonce    uint64
 	unmarked map[uint64][]byte
@@ -171,6 +177,13 @@ func (p *Process) Refuse(times int) {
 	p.refusals = times
 }
 
+// RefuseParks has it refuse so many PARKs, for want of device memory.
+func (p *Process) RefuseParks(times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.crowded = times
+}
+
 // SetRoom says how large a chunk OWN has room for.
 func (p *Process) SetRoom(bytes uint64) {
 	p.mu.Lock()
@@ -183,6 +196,13 @@ func (p *Process) SetMoved(moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.moved = moved
+}
+
+// SetHole says whether some of its memory is not where its program looks for it.
+func (p *Process) SetHole(hole bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole = hole
 }
 
 // Borrowed are the numbers of the chunks that are the peer's memory.
@@ -388,6 +408,8 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 			p.work -= min(count, p.work)
 		}
 		Reply(c, op, 0, 0, "", p.status())
+	case p.hole && p.state == Held && (op == Own || op == Release):
+		Reply(c, op, 1, 0, "cuMemMap of chunk 1", nil)
 	case op == Hold && (p.state == Running || p.state == Stepped), op == Release && (p.state == Held || p.state == Stepped):
 		p.state = Held
 		if op == Release {
@@ -399,6 +421,9 @@ func (p *Process) answer(c *net.UnixConn, op, timeout, count uint32) {
 		p.nonce = uint64(count)<<32 | uint64(timeout)
 		p.mark()
 		done()
+	case op == Park && p.state == Held && p.crowded > 0:
+		p.crowded--
+		Reply(c, op, outOfMemory, 0, "no room", nil)
 	case op == Park && p.state == Held:
 		p.send(c, op, p.chunks)
 	case p.protocol >= 3 && op == Share && (p.state == Held || p.state == Parked):
