@@ -153,6 +153,8 @@ type saving struct {
 	procs  []gpuplugin.Process
 	stream Streamer
 	before *snapshot.Listing
+	// previous is the snapshot before, nil if nothing is left in one.
+	previous *previous
 	// key is that of the files with device memory, nil if they are not encrypted.
 	key *memfile.Key
 	// apart says that processes may be without their device memory.

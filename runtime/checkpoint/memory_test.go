@@ -225,8 +225,11 @@ func (g splitGPU) dataBlock(dir, parent string, index *memfile.Index) (memfile.B
 	digest, _ := memfile.DigestOf(data)
 	block := memfile.Block{Digest: digest, File: 1}
 	if parent != "" {
-		index.Files[0].Generation = 1
-		return block, nil
+		before, err := memfile.ReadIndex(parent)
+		if err == nil {
+			index.Files[0].Generation = before.Files[0].Generation + 1
+		}
+		return block, err
 	}
 	return block, os.WriteFile(filepath.Join(dir, memfile.DataName(0)), data, 0o600)
 }
@@ -385,7 +388,10 @@ func TestSplitParent(t *testing.T) {
 	if _, err := first.container().Checkpoint(t.Context(), splitRequest(filepath.Join(dir, "first"), true)); err != nil {
 		t.Fatal(err)
 	}
-	for parent, want := range map[string]string{"../first": filepath.Join(dir, "first"), "../none": "", "": ""} {
+	if err := os.Mkdir(filepath.Join(dir, "pages"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for parent, want := range map[string]string{"../first": filepath.Join(dir, "first"), "../pages": "", "": ""} {
 		w := newSplitWorld(t)
 		r := splitRequest(filepath.Join(t.TempDir(), "second"), true)
 		if parent != "" {
@@ -398,6 +404,12 @@ func TestSplitParent(t *testing.T) {
 		if w.parent != want {
 			t.Errorf("parent %q: %q, want %q", parent, w.parent, want)
 		}
+	}
+	w := newSplitWorld(t)
+	r := splitRequest(filepath.Join(dir, "last"), true)
+	r.Parent = "../none"
+	if _, err := w.container().Checkpoint(t.Context(), r); !errors.Is(err, os.ErrNotExist) || w.called("lock") {
+		t.Errorf("err = %v, called %v", err, w.calls)
 	}
 }
 

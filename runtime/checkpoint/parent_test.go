@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
 	"github.com/hetgpu/containerd-shim-hetgpu/runtime/snapshot"
 )
@@ -37,8 +38,8 @@ func TestMemoryParent(t *testing.T) {
 			t.Errorf("saved on top of %q", w.parent)
 		}
 		link, err := os.Readlink(filepath.Join(second, "parent"))
-		if tracked != errors.Is(err, os.ErrNotExist) || !tracked && link != "../first" {
-			t.Errorf("tracked %t: parent leads to %q, %v", tracked, link, err) // the test's CRIU makes none
+		if err != nil || link != "../first" {
+			t.Errorf("tracked %t: parent leads to %q, %v", tracked, link, err)
 		}
 		if tracked {
 			continue
@@ -105,6 +106,115 @@ func TestRestoreWithoutParent(t *testing.T) {
 				t.Errorf("a third on top: %v; called %v", err, w.calls)
 			}
 		})
+	}
+}
+
+// A snapshot that has left nothing in the one before does not need it, if it is known that
+// CRIU hasn't either.
+func TestRestoreOfWhole(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		base := t.TempDir()
+		w := newSplitWorld(t) // whose memory is zero
+		r := second(filepath.Join(base, "second"))
+		r.Manifest.Options.WholePages = whole
+		for _, r := range []Request{splitRequest(filepath.Join(base, "first"), false), r} {
+			if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(base, "first")); err != nil {
+			t.Fatal(err)
+		}
+		again := newSplitWorld(t)
+		restore, err := Open(t.Context(), r.Dir, Target{GPU: again.gpu(), Library: library})
+		if err == nil {
+			err = restore.Verified(t.Context())
+			restore.Close(t.Context())
+		}
+		if whole && err != nil || !whole && (!errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "leads to none")) {
+			t.Errorf("whole %t: err = %v", whole, err)
+		}
+	}
+}
+
+// A snapshot before that is not what it was when the checkpoint is complete makes that
+// fail, and the container goes on: it would not be restorable.
+func TestParentChangesMeanwhile(t *testing.T) {
+	for name, change := range map[string]func(base string) error{
+		"moved":   func(base string) error { return os.Rename(filepath.Join(base, "first"), filepath.Join(base, "else")) },
+		"removed": func(base string) error { return os.RemoveAll(filepath.Join(base, "first")) },
+		"another in its place": func(base string) error {
+			return errors.Join(os.Rename(filepath.Join(base, "first"), filepath.Join(base, "else")), os.Rename(filepath.Join(base, "other"), filepath.Join(base, "first")))
+		},
+		"its link leads to another": func(base string) error {
+			return errors.Join(os.Remove(filepath.Join(base, "link")), os.Symlink("other", filepath.Join(base, "link")))
+		},
+		"pages are gone":                      func(base string) error { return os.Remove(filepath.Join(base, "first", "pages-1.img")) },
+		"what it has left in another is gone": func(base string) error { return os.Remove(filepath.Join(base, "oldest", memfile.DataName(0))) },
+	} {
+		for _, ending := range []string{"goes on", "exit", "exit by CRIU"} {
+			t.Run(name+", "+ending, func(t *testing.T) {
+				base := t.TempDir()
+				w := newSplitWorld(t)
+				w.data = true
+				on := second(filepath.Join(base, "first"))
+				on.MemoryParent = "../oldest"
+				for _, r := range []Request{splitRequest(filepath.Join(base, "oldest"), false), on, splitRequest(filepath.Join(base, "other"), false)} {
+					if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := errors.Join(os.Symlink("first", filepath.Join(base, "link")), os.Mkdir(filepath.Join(base, "third"), 0o700)); err != nil {
+					t.Fatal(err)
+				}
+				r := second(filepath.Join(base, "third"))
+				r.MemoryParent = "../link"
+				r.Exit, r.TCPEstablished = ending != "goes on", ending == "exit by CRIU"
+				w.data, w.calls, w.count = false, nil, map[string]int{}
+				w.cancel["save 1"] = func() {
+					if err := change(base); err != nil {
+						t.Error(err)
+					}
+				}
+				_, err := w.container().Checkpoint(t.Context(), r)
+				if !errors.Is(err, ErrParent) || !strings.Contains(err.Error(), "is not what it was when the checkpoint began") {
+					t.Errorf("err = %v", err)
+				}
+				if w.called("kill") || r.TCPEstablished && w.called("dump") {
+					t.Errorf("called %v", w.calls)
+				}
+				w.asFound(t, map[int]gpuplugin.State{100: gpuplugin.StateRunning, 101: gpuplugin.StateRunning}, false, r.Dir)
+			})
+		}
+	}
+}
+
+// A path leads where the kernel finds it, and not where its text says.
+func TestParentBehindLink(t *testing.T) {
+	base := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(base, "disk/sub"), 0o700), os.Symlink("disk/sub", filepath.Join(base, "snap"))); err != nil {
+		t.Fatal(err)
+	}
+	w := newSplitWorld(t)
+	w.data = true
+	first := filepath.Join(base, "disk/first")
+	for _, r := range []Request{splitRequest(first, false), splitRequest(filepath.Join(base, "first"), false)} {
+		if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := second(filepath.Join(base, "snap/second"))
+	r.MemoryParent = "../../first"
+	if _, err := w.container().Checkpoint(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if w.parent != first {
+		t.Errorf("saved on top of %s", w.parent)
+	}
+	r = second(filepath.Join(base, "snap/third"))
+	r.MemoryParent = first
+	if _, err := w.container().Checkpoint(t.Context(), r); err == nil || !strings.Contains(err.Error(), "is an absolute path") {
+		t.Errorf("err = %v", err)
 	}
 }
 

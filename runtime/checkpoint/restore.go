@@ -4,18 +4,14 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/gpuplugin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/memfile"
@@ -213,10 +209,7 @@ func (r *Restore) verify(ctx context.Context) error {
 	if err := r.snap.Verify(ctx, now); err != nil {
 		return err
 	}
-	if err := r.leadsOn(); err != nil {
-		return err
-	}
-	index, err := r.snap.ReadMemory()
+	index, err := whole(r.snap)
 	if err != nil {
 		return err
 	}
@@ -229,19 +222,6 @@ func (r *Restore) verify(ctx context.Context) error {
 	}
 	r.begin(ctx, beside)
 	return nil
-}
-
-// leadsOn fails if the snapshot before is missing, or its files of device memory.
-func (r *Restore) leadsOn() error {
-	if !r.snap.Manifest.Options.Incremental {
-		return nil
-	}
-	link := filepath.Join(r.snap.Dir, memfile.ParentName)
-	if info, err := os.Stat(link); err != nil || !info.IsDir() {
-		return fmt.Errorf("%w: it has only what had changed since the snapshot before, and %s leads to none: keep the two side by side, as they were (%w)",
-			snapshot.ErrCorrupt, link, cmp.Or(err, error(unix.ENOTDIR)))
-	}
-	return present(r.snap)
 }
 
 // onDevices fails for device memory on others than the snapshot's devices, for

@@ -47,6 +47,9 @@ func (s *saving) save(ctx context.Context) (*snapshot.Manifest, error) {
 		if _, err := memory.wait(ctx); err != nil {
 			return nil, err
 		}
+		if err := s.stillThere(); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.run(ctx, PhaseDump, func(ctx context.Context) error { return s.dump(ctx, dump) }); err != nil {
 		return nil, err

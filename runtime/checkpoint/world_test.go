@@ -156,6 +156,11 @@ func (c cpu) Checkpoint(ctx context.Context, d runc.Dump) error {
 			return err
 		}
 	}
+	if d.Parent != "" {
+		if err := os.Symlink(d.Parent, filepath.Join(d.Dir, memfile.ParentName)); err != nil {
+			return err
+		}
+	}
 	if c.pages > 0 {
 		if err := os.Truncate(filepath.Join(d.Dir, "pages-1.img"), c.pages); err != nil {
 			return err

@@ -141,7 +141,7 @@ func (s *service) checkpoint(ctx context.Context, c *container, r *taskapi.Check
 	if err != nil {
 		return err
 	}
-	if opts.Parent != "" && criu.HasFeatureOnce(ctx, tool.Path, s.config.StateDir, memoryTracking) && c.leavesIn(ctx, filepath.Join(r.Path, opts.Parent)) {
+	if opts.Parent != "" && criu.HasFeatureOnce(ctx, tool.Path, s.config.StateDir, memoryTracking) && c.leavesIn(ctx, r.Path, opts.Parent) {
 		dump.Parent = opts.Parent
 	}
 	// CRIU adds to whatever has its images, so where it can, a client of containerd's may name any.

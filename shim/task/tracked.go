@@ -23,19 +23,23 @@ import (
 // digest of its manifest, or nothing while it isn't complete.
 const trackedName = "criu-parent"
 
-// leavesIn tells whether CRIU can leave pages of the container in a snapshot.
-func (c *container) leavesIn(ctx context.Context, dir string) bool {
+// leavesIn tells whether CRIU can leave pages of the container in a snapshot before,
+// which is told by its path from the new one's directory.
+func (c *container) leavesIn(ctx context.Context, dir, before string) bool {
 	last, err := os.ReadFile(filepath.Join(c.bundle, trackedName))
 	if errors.Is(err, os.ErrNotExist) {
 		return true
 	}
 	if err == nil {
-		var id string
-		if id, err = manifestDigest(dir); err == nil && id == string(last) {
+		var id, parent string
+		if parent, err = snapshot.Before(dir, before); err == nil {
+			id, err = manifestDigest(parent)
+		}
+		if err == nil && id == string(last) {
 			return true
 		}
 	}
-	log.G(ctx).WithError(err).WithField(logfields.ID, c.id).WithField(logfields.Path, dir).
+	log.G(ctx).WithError(err).WithField(logfields.ID, c.id).WithField(logfields.Path, before).
 		Warn("the last incremental dump was into another snapshot, or failed: all memory of the processors is dumped")
 	return false
 }
