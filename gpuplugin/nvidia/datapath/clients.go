@@ -145,19 +145,53 @@ func (m *Mover) hangUp(key client, c *hetcuda.Conn) bool {
 	return true
 }
 
-// lose forgets a connection that is broken. Memory that a keeper lends to its process
-// is as it was if that has died, or has nothing any more.
+// lose forgets a connection that is broken.
 func (m *Mover) lose(ctx context.Context, key client, c *hetcuda.Conn, err error) {
 	m.hangUp(key, c)
 	if !m.lentTo(key) {
 		return
 	}
-	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, c.Socket())
-	if stateErr == nil && state == hetcuda.Parked || stateErr != nil && dies(ctx, key.pid, err) {
-		m.without(key)
-		return
+	if fate, _ := m.fateOf(ctx, key, c.Socket(), err); fate == unknown || fate == goesOn {
+		m.free(key)
 	}
-	m.free(key)
+}
+
+// fate is what has become of a process whose connection was lost.
+type fate int
+
+const (
+	unknown fate = iota
+	// goesOn has its memory, and its gate is open.
+	goesOn
+	// waits has no memory, and wants it.
+	waits
+	// ended is not there any more.
+	ended
+)
+
+// fateOf asks what has become of a process whose connection ended by an error. Memory that
+// a keeper lends it is as it was if it has died with its gate closed, or has nothing any
+// more. The error is why it is not known.
+func (m *Mover) fateOf(ctx context.Context, key client, known hetcuda.Socket, err error) (fate, error) {
+	if errors.Is(err, helperapi.ErrGone) {
+		if !hungUp(err) { // we did, and it may have gone on until its end
+			m.free(key)
+		}
+		m.without(key)
+		return ended, nil
+	}
+	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, known)
+	switch {
+	case stateErr == nil && state == hetcuda.Parked:
+		m.without(key)
+		return waits, nil
+	case stateErr == nil:
+		return goesOn, nil
+	case dies(ctx, key.pid, err):
+		m.without(key)
+		return ended, nil
+	}
+	return unknown, stateErr
 }
 
 // keep keeps a connection that holds its process.
@@ -368,13 +402,12 @@ func (m *Mover) commit(ctx context.Context, p *parcel) (err error) {
 	p.trimmed, err = held.Commit(ctx)
 	if lost(err) && !errors.Is(err, helperapi.ErrGone) {
 		m.letGo(p.from, held)
-		state, stateErr := m.stateOf(ctx, p.from, p.socket)
-		if stateErr != nil && !dies(ctx, p.from.pid, err) {
+		switch fate, why := m.fateOf(ctx, p.from, p.socket, err); fate {
+		case unknown:
 			// It may have let go of it, so it is kept, and can be given back.
 			p.parked = true
-			return errors.Join(fmt.Errorf("it can't be told whether process %d still has its memory; parcel %q is kept: %w", p.from.pid, p.name, err), stateErr)
-		}
-		if stateErr == nil && state == hetcuda.Parked {
+			return errors.Join(fmt.Errorf("it can't be told whether process %d still has its memory; parcel %q is kept: %w", p.from.pid, p.name, err), why)
+		case waits:
 			err = nil
 		}
 	}
@@ -489,26 +522,15 @@ func (m *Mover) unreached(p *parcel, pid int, err error) error {
 // says that it has its memory. One that is gone is an error: whose memory is there
 // once, a keeper's, must not be taken for given.
 func (m *Mover) lostWhileGiving(ctx context.Context, key client, p *parcel, err error) (done bool, _ error) {
-	if errors.Is(err, helperapi.ErrGone) {
-		if !hungUp(err) { // we did, and it may have gone on until its end
-			m.free(key)
-		}
-		m.without(key)
+	switch fate, why := m.fateOf(ctx, key, p.socket, err); fate {
+	case ended:
 		return false, errors.Join(err, m.settle(p, nil))
-	}
-	state, stateErr := m.stateOf(context.WithoutCancel(ctx), key, p.socket)
-	if stateErr != nil && dies(ctx, key.pid, err) {
-		m.without(key)
-		return false, errors.Join(err, m.settle(p, nil))
-	}
-	if stateErr == nil && state == hetcuda.Parked {
-		m.without(key)
+	case waits:
 		m.undone(p)
 		return false, cmp.Or(p.damage, notYet(err))
-	}
-	if stateErr != nil {
+	case unknown:
 		m.given(p.name, key, gateOpen)
-		return false, notYet(errors.Join(err, stateErr))
+		return false, notYet(errors.Join(err, why))
 	}
 	m.wentOn(key, p)
 	return true, nil
