@@ -554,8 +554,10 @@ static void serve_connection(void)
 	if (state == HETCUDA_PARKED)
 		hetcuda_memory_take_undo(true);
 	/* Nobody is there who could be told, and nobody may come: the program is not to wait for ever. */
-	if (state == HETCUDA_HELD && hetcuda_memory_whole(text))
+	if (state == HETCUDA_HELD && hetcuda_memory_whole(text)) {
 		hetcuda_log("control: memory is not where the program looks for it: %s", text);
+		hetcuda_memory_abandon();
+	}
 	if (state == HETCUDA_HELD || state == HETCUDA_STEPPED) {
 		hetcuda_log("control: the connection ended: going on");
 		state = HETCUDA_RUNNING;

@@ -137,8 +137,9 @@ int hetcuda_memory_own(uint64_t *left, char *text);
 
 /*
  * Held, and not parked: 0 if all memory is where the program looks for it. What a driver that
- * failed has left unmapped is mapped; if that fails again, text says what. The program
- * would be lost if it went on, its memory is not.
+ * failed has left unmapped is mapped; if that fails again, text says what, and threads that
+ * touch managed memory wait until it is done, or abandon. The program would be lost if it
+ * went on, its memory is not.
  */
 int hetcuda_memory_whole(char *text);
 

@@ -262,21 +262,37 @@ static int mend(struct chunk *c, char *text)
 	return r == CUDA_SUCCESS ? 0 : failed(r, text, "cuMemMap", c);
 }
 
+static bool holes(void)
+{
+	for (const struct chunk *c = chunks; c; c = c->next)
+		if (!c->parked && hole(c))
+			return true;
+	return false;
+}
+
+// serve lets threads go on that touch managed memory, if all of that is in its place.
+static void serve(void)
+{
+	if (!holes())
+		managed_abandon();
+}
+
 int hetcuda_memory_whole(char *text)
 {
 	char ignored[HETCUDA_TEXT];
 	int first = 0;
-	bool any = false;
+	if (!holes())
+		return 0;
+	set_parking(true);
+	managed_pause();
 	for (struct chunk *c = chunks; c; c = c->next) {
-		if (c->parked || !hole(c))
-			continue;
-		any = true;
-		int result = mend(c, first ? ignored : text);
+		int result = c->parked ? 0 : mend(c, first ? ignored : text);
 		if (!first)
 			first = result;
 	}
-	if (any)
-		managed_grant();
+	managed_grant();
+	serve();
+	set_parking(false);
 	return first;
 }
 
@@ -335,7 +351,7 @@ int hetcuda_memory_own(uint64_t *left, char *text)
 	set_parking(true);
 	managed_pause();
 	int result = own_borrowed(left, text);
-	managed_abandon();
+	serve();
 	set_parking(false);
 	return result ? hetcuda_memory_whole(text) : 0;
 }
@@ -375,7 +391,7 @@ static int quiesce(uint32_t timeout_ms, char *text)
 	uint64_t left;
 	result = own_borrowed(&left, text);
 	if (result)
-		managed_abandon();
+		serve();
 	return result;
 }
 
