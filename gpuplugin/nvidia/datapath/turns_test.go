@@ -72,7 +72,7 @@ func TestTurns(t *testing.T) {
 		// Nobody waits for ever.
 		f := take(ctx, "f", true, "0")
 		take(ctx, "g", true, "0")
-		time.Sleep(time.Hour) // of the bubble's time
+		<-time.After(time.Hour) // of the bubble's time
 		synctest.Wait()
 		if had[0] != "f" || !strings.Contains(had[1], "g: others on its devices were not done within") {
 			t.Errorf("turns %q", had)
