@@ -399,7 +399,7 @@ func (f *function) prmt() {
 
 func (f *function) lop3() {
 	m := ir.Mods{}
-	m.Bool, _ = pick(&f.mods, boolOps)
+	m.Bool, _ = pick(&f.mods, map[string]ir.BoolOp{"and": ir.BoolAnd, "or": ir.BoolOr})
 	t := f.typeFor(ir.Lop3)
 	n := 5
 	if m.Bool != ir.NoBool {

@@ -44,6 +44,7 @@ func TestErrors(t *testing.T) {
 		"no type":            {body("add %r1, %r2, %r3;"), "7:1: the type of add is missing"},
 		"modifier":           {body("add.wide.u32 %r1, %r2, %r3;"), "7:1: add.wide.u32 can't have the modifier .wide"},
 		"unknown modifier":   {body("ld.global.frob.u32 %r1, [%d1];"), "7:1: ld.global.frob.u32 can't have the modifier .frob"},
+		"no combination":     {body("lop3.xor.b32 %r1, %r2, %r3, %r4, 1;"), "7:1: lop3.xor.b32 can't have the modifier .xor"},
 		"type":               {body("popc.f32 %r1, %r2;"), "7:1: popc.f32 can't have the type .f32"},
 		"round an integer":   {body("add.rn.u32 %r1, %r2, %r3;"), "7:1: add.rn.u32 is not for floating point numbers"},
 		"no rounding":        {body("fma.f32 %f1, %f2, %f3, %f4;"), "7:1: fma.f32 does not say how it rounds"},

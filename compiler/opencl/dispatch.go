@@ -151,15 +151,17 @@ func (e *emitter) meets(b *ir.Block) bool {
 	return false
 }
 
-// dispatcher writes the switch.
-func (e *emitter) dispatcher() {
+// dispatcher writes the switch, for the blocks that are written.
+func (e *emitter) dispatcher(written func(*ir.Block) bool) {
 	if len(e.joins) == 0 {
 		return
 	}
 	e.label("hg_dispatch")
 	e.line("switch (hg_at) {")
 	for i, b := range e.joins {
-		e.line("case %d: goto B%d;", i+1, e.order[b])
+		if written(b) {
+			e.line("case %d: goto B%d;", i+1, e.order[b])
+		}
 	}
 	e.line("default: goto hg_end;")
 	e.line("}")

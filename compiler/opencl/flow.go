@@ -25,7 +25,7 @@ func (e *emitter) natural(begin ...*ir.Block) {
 		}
 		e.terminator(b, i+1)
 	}
-	e.dispatcher()
+	e.dispatcher(func(b *ir.Block) bool { return reached[b] })
 	e.leave()
 }
 

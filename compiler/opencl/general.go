@@ -104,7 +104,7 @@ func (e *emitter) steps(meetings []meeting) {
 		}
 		e.terminator(b, i+1)
 	}
-	e.dispatcher()
+	e.dispatcher(func(*ir.Block) bool { return true })
 }
 
 // waiting is a program counter that no meeting has.

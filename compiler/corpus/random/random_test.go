@@ -37,8 +37,8 @@ func TestProgram(t *testing.T) {
 	}
 	for _, word := range []string{
 		"addc", "madc", "fma.rn", "cvt.", "setp.", "bar.sync", "bar.red", "bar.arrive", "barrier.sync", "shfl.sync", "vote.sync", "match.any", "redux.sync", "bar.warp.sync",
-		"ld.local", "st.local", "st.shared", "ld.const", "ld.global.nc", "atom.", "red.shared", "cvta.local", "isspacep", "cp.async", "call (c), f", ".callprototype",
-		"brx.idx", "exit;", "v4.b32", "f32x2", "call (z)", "call (c), m",
+		"ld.local", "st.local", "st.shared", "ld.const", "ld.global.nc", "atom.", "red.shared", "cvta.local", "isspacep", "cp.async", "call (w), f", ".callprototype",
+		"brx.idx", "exit;", "v4.b32", "f32x2", "call (z)", "call (w), m",
 	} {
 		if !strings.Contains(all.String(), word) {
 			t.Errorf("no program has %s", word)

@@ -293,10 +293,10 @@ func copyAsync(g *generator, _ together) {
 func call(g *generator, _ together) {
 	g.called = g.inside || g.small
 	g.emit("{")
-	g.emit(".param .b32 a; .param .b64 b; .param .b64 c;")
+	g.emit(".param .b32 u; .param .b64 v; .param .b64 w;")
 	g.emit("and.b32 %%t0, %s, 3;", g.word())
-	g.emit("st.param.b32 [a], %%t0;")
-	g.emit("st.param.b64 [b], %s;", g.reg('d'))
+	g.emit("st.param.b32 [u], %%t0;")
+	g.emit("st.param.b64 [v], %s;", g.reg('d'))
 	f := g.n(g.callees)
 	if g.n(3) == 2 {
 		// Registers of their own: what has the address of a function has it always.
@@ -305,23 +305,23 @@ func call(g *generator, _ together) {
 		g.emit("mov.u64 e, f%d;", g.n(g.callees))
 		g.emit("selp.b64 f, f, e, %s;", g.reg('p'))
 		g.emit("proto: .callprototype (.param .b64 _) _ (.param .b32 _, .param .b64 _);")
-		g.emit("call (c), f, (a, b), proto;")
+		g.emit("call (w), f, (u, v), proto;")
 	} else {
-		g.emit("call (c), f%d, (a, b);", f)
+		g.emit("call (w), f%d, (u, v);", f)
 	}
-	g.emit("ld.param.b64 %s, [c];", g.reg('d'))
+	g.emit("ld.param.b64 %s, [w];", g.reg('d'))
 	g.emit("}")
 }
 
 // callTogether calls a function in which all threads of the block meet.
 func callTogether(g *generator, _ together) {
 	g.emit("{")
-	g.emit(".param .b32 a; .param .b64 b; .param .b64 in; .param .b64 counts; .param .b64 c;")
-	g.emit("st.param.b32 [a], %s;", pick(g, g.uniform))
-	g.emit("st.param.b64 [b], %s;", g.reg('d'))
-	g.emit("st.param.b64 [in], %%in;")
-	g.emit("st.param.b64 [counts], %%counts;")
-	g.emit("call (c), m%d, (a, b, in, counts);", g.n(g.meetings))
-	g.emit("ld.param.b64 %s, [c];", g.reg('d'))
+	g.emit(".param .b32 u; .param .b64 v; .param .b64 from; .param .b64 to; .param .b64 w;")
+	g.emit("st.param.b32 [u], %s;", pick(g, g.uniform))
+	g.emit("st.param.b64 [v], %s;", g.reg('d'))
+	g.emit("st.param.b64 [from], %%in;")
+	g.emit("st.param.b64 [to], %%counts;")
+	g.emit("call (w), m%d, (u, v, from, to);", g.n(g.meetings))
+	g.emit("ld.param.b64 %s, [w];", g.reg('d'))
 	g.emit("}")
 }
