@@ -18,13 +18,15 @@ import (
 // out, but not in time: where more than slowClocks go by between two of them, they
 // come closer together again.
 type Checks struct {
-	// Barriers is how many barriers have one check, at most; 16.
+	// Barriers: each barrier that is a point counts, and a loop's rounds have this
+	// many at most between two that do, for tests. 0: as sites says.
 	Barriers int
 	// Rounds is in how many rounds of a loop without barriers a thread looks at its
 	// clock once, at most, a power of two; 256.
 	Rounds int
 	// Clocks go by at least between two looks at the flag, of the multiprocessor;
-	// 32768, 17 to 30 microseconds.
+	// 32768, 17 to 30 microseconds, a power of two. Blocks that begin look in a quarter
+	// of these.
 	Clocks int
 	// Pad is how many bytes lie before a kernel's shared and local memory, for
 	// tests: a device has them anywhere.
@@ -35,9 +37,6 @@ type Checks struct {
 }
 
 func (c Checks) orDefault() Checks {
-	if c.Barriers == 0 {
-		c.Barriers = 16
-	}
 	if c.Rounds == 0 {
 		c.Rounds = 256
 	}
@@ -50,16 +49,21 @@ func (c Checks) orDefault() Checks {
 // slowClocks are 33 to 60 microseconds, at an SM's clock of 1.1 to 2 GHz.
 const slowClocks = 65536
 
+// firstBudget is for how many clocks' work, as sites guesses it, a block runs
+// before its first check, and mostBudget bounds what comes of it.
+const (
+	firstBudget = 32768
+	mostBudget  = 8 * firstBudget
+)
+
 // Bits of %hg_role.
 const (
 	roleReads = 1 // the thread reads the flag
 	roleSlow  = 2 // it votes for closer checks
 	roleBias  = 4 // somebody does
-	roleFirst = 8 // the block has not come to a barrier yet, at which it decides whether it begins
 )
 
 func checkLabel(point int) string { return fmt.Sprintf("$hg_check%d", point) }
-func firstLabel(point int) string { return fmt.Sprintf("$hg_first%d", point) }
 
 // barrierPoint returns the number of the point at b's i-th instruction, or 0.
 func (e *emitter) barrierPoint(b *ir.Block, i int) int {
@@ -81,90 +85,41 @@ func (e *emitter) backEdgePoint(from, to *ir.Block) int {
 	return 0
 }
 
-// prologue computes what checks need, and looks at the flag once: a block does not
-// begin once it is up, which is decided here or at the first barrier. It also reads the block's status, if that can be another
-// one than not started.
-//
-// In blocks of three threads and more, threads 1 and 2 read the flag and vote to
-// pause, and thread 0 votes for closer checks: one sum of votes carries both. In
-// smaller ones thread 0 reads, at every barrier.
-func (e *emitter) prologue() {
-	e.thread()
-	e.line("setp.ge.u32 %%hg_q, %%hg_threads, 3;")
-	e.line("selp.b32 %%hg_i, 1, 0, %%hg_q;")
-	e.line("selp.b32 %%hg_v, 2, 1, %%hg_q;") // so many readers, from thread %hg_i on
-	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_i;")
-	e.line("setp.lt.u32 %%hg_p, %%hg_i, %%hg_v;")
-	e.line("selp.b32 %%hg_role, %d, 0, %%hg_p;", roleReads)
-	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
-	e.line("selp.b32 %%hg_i, %d, %d, %%hg_p;", roleBias|roleSlow, roleBias)
-	e.line("selp.b32 %%hg_i, %%hg_i, 0, %%hg_q;")
-	e.line("or.b32 %%hg_role, %%hg_role, %%hg_i;")
-	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
-	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
-	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
-	e.line("setp.eq.or.u64 %%hg_p, %%hg_b, 0, %%hg_p;")
-	if dynamic := e.dynamic(); dynamic != "" && e.plan.SharedBytes > 0 {
-		// States have it behind the static memory. Where it isn't, nobody pauses.
-		e.line("mov.u64 %%hg_t, %s;", dynamic)
-		e.line("mov.u64 %%hg_a, %s;", sharedArray)
-		e.line("sub.u64 %%hg_t, %%hg_t, %%hg_a;")
-		e.line("setp.ne.or.u64 %%hg_p, %%hg_t, %d, %%hg_p;", e.plan.SharedBytes)
-	}
-	e.line("@%%hg_p and.b32 %%hg_role, %%hg_role, %d;", ^roleReads)
-	e.line("mov.u32 %%hg_interval, %d;", e.firstInterval())
-	e.line("mov.u32 %%hg_count, %d;", max(e.firstInterval(), 1))
-	e.line("mov.u32 %%hg_clock, %%clock;")
-	if e.ways != nil {
-		e.statusAddress()
-		e.line("ld.global.u32 %%hg_point, [%%hg_a];")
-		e.line("setp.eq.u32 %%hg_p, %%hg_point, %d;", pause.Done)
-		e.line("@%%hg_p bra.uni $hg_leave;")
-	}
-	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
-	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
-	e.look("%hg_seen")
-	if len(e.first) > 0 { // the block goes on, and decides at its first barrier
-		e.line("or.b32 %%hg_role, %%hg_role, %d;", roleFirst)
-		e.line("mov.u32 %%hg_count, 1;")
-		return
-	}
-	e.line("setp.ne.u32 %%hg_q, %%hg_seen, 0;")
-	e.line("bar.red.or.pred %%hg_p, 0, %%hg_q;")
-	if !e.checks.Late {
-		e.line("@%%hg_p bra.uni $hg_leave;")
-	}
-}
-
-// firstInterval: at barriers the interval is a number of barriers, at back-edges
-// that of rounds less one.
-func (e *emitter) firstInterval() int {
-	if e.plan.Class == pause.BarrierPausable {
-		return min(2, e.checks.Barriers)
-	}
-	return 0
-}
-
-// look reads the flag where %hg_p holds; in other threads it is 0.
+// look reads the flag where %hg_p holds.
 func (e *emitter) look(to string) {
 	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
-	e.line("mov.u32 %s, 0;", to)
 	e.line("@%%hg_p ld.volatile.global.u32 %s, [%%hg_b];", to)
 }
 
-// barrier prints a barrier that is a point. Where it is time for a check that is
-// made in its stead, or behind it if it is a reduction of the program's.
+// barrier prints a barrier that is a point. At a site a check is made in its stead,
+// or behind it if it is a reduction of the program's, when it is time for one.
 func (e *emitter) barrier(in *ir.Instr, point int) error {
 	barrier, err := e.text(in)
 	if err != nil {
 		return err
 	}
+	site := e.sites[point-1]
+	if here := e.round == site.round; !here {
+		e.line("%s;", barrier)
+		return nil
+	}
+	if slices.Contains(e.first, point) {
+		if in.Mods.Bar != ir.BarSync {
+			e.line("%s;", barrier)
+		}
+		e.decide(e.reduce(in))
+		if site.weight > 0 {
+			e.count(point, site.weight)
+		}
+		e.place(afterLabel(point))
+		return nil
+	}
 	if in.Mods.Bar != ir.BarSync {
 		e.line("%s;", barrier)
 	}
-	e.line("sub.u32 %%hg_count, %%hg_count, 1;")
-	e.line("setp.eq.u32 %%hg_p, %%hg_count, 0;")
-	e.line("@%%hg_p bra.uni %s;", checkLabel(point))
+	if site.weight > 0 {
+		e.count(point, site.weight)
+	}
 	if in.Mods.Bar == ir.BarSync {
 		e.line("%s;", barrier)
 	}
@@ -172,30 +127,48 @@ func (e *emitter) barrier(in *ir.Instr, point int) error {
 	return nil
 }
 
+// count takes what the way here may have taken from the block's budget.
+func (e *emitter) count(point, weight int) {
+	e.line("sub.s32 %%hg_count, %%hg_count, %d;", weight)
+	e.line("setp.le.s32 %%hg_p, %%hg_count, 0;")
+	e.line("@%%hg_p bra.uni %s;", checkLabel(point))
+}
+
+// reduce is the opcode of a reduction in a barrier's stead.
+func (e *emitter) reduce(bar *ir.Instr) string {
+	if !bar.Mods.Aligned { // a warp's threads may come to it one by one
+		return "barrier.red"
+	}
+	return "bar.red"
+}
+
 // check prints the check of a point, and how the kernel goes on if it is not to
 // pause.
+//
+// In blocks of three threads and more, threads 1 and 2 read the flag and vote to
+// pause, and thread 0 votes for closer checks: one sum of votes carries both. In
+// smaller ones thread 0 reads, at every site.
 func (e *emitter) check(number int) {
 	point := &e.plan.Points[number-1]
-	e.place(checkLabel(number))
 	if point.Kind == pause.BackEdge {
+		e.place(checkLabel(number))
 		e.checkBackEdge(point)
 		return
 	}
+	if e.sites[number-1].weight == 0 {
+		return
+	}
+	e.place(checkLabel(number))
 	bar := point.Block.Instrs[point.Index]
-	reduce := "bar.red.popc.u32"
-	if !bar.Mods.Aligned { // a warp's threads may come to it one by one
-		reduce = "barrier.red.popc.u32"
-	}
-	first := slices.Contains(e.first, number)
-	if first {
-		e.line("and.b32 %%hg_v, %%hg_role, %d;", roleFirst)
-		e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
-		e.line("@%%hg_p bra.uni %s;", firstLabel(number))
-	}
+	e.role()
 	// The flag is read when it is time, and what the clock says of this is the same
-	// in threads 0 to 2, which are in one warp.
+	// in threads 0 to 2, which are in one warp. Before the first check nobody has
+	// read the clock.
 	e.line("mov.u32 %%hg_i, %%clock;")
 	e.line("sub.u32 %%hg_v, %%hg_i, %%hg_clock;")
+	e.line("setp.eq.u32 %%hg_p, %%hg_clock, 0;")
+	e.line("selp.b32 %%hg_v, %d, %%hg_v, %%hg_p;", e.checks.Clocks)
+	e.line("@%%hg_p mov.u32 %%hg_budget, %d;", firstBudget)
 	e.line("setp.ge.u32 %%hg_p, %%hg_v, %d;", e.checks.Clocks)
 	e.line("@%%hg_p mov.u32 %%hg_clock, %%hg_i;")
 	e.line("setp.gt.u32 %%hg_slow, %%hg_v, %d;", slowClocks)
@@ -203,40 +176,63 @@ func (e *emitter) check(number int) {
 	e.line("setp.ne.and.u32 %%hg_slow, %%hg_v, 0, %%hg_slow;")
 	e.line("and.b32 %%hg_v, %%hg_role, %d;", roleReads)
 	e.line("setp.ne.and.u32 %%hg_p, %%hg_v, 0, %%hg_p;")
+	e.line("mov.u32 %%hg_v, 0;")
 	e.look("%hg_v")
 	e.line("setp.ne.or.u32 %%hg_q, %%hg_v, 0, %%hg_slow;")
-	e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(bar.Args[0]))
+	e.line("%s.popc.u32 %%hg_votes, %s, %%hg_q;", e.reduce(bar), e.operand(bar.Args[0]))
 	e.line("shr.u32 %%hg_v, %%hg_role, 2;") // 1 with roleBias
 	e.line("setp.gt.u32 %%hg_p, %%hg_votes, %%hg_v;")
+	e.same("%hg_p")
 	e.line("@%%hg_p bra.uni %s;", saveLabel(number))
 	// With the bias, one vote is for closer checks.
 	e.line("setp.ne.u32 %%hg_q, %%hg_v, 0;")
-	e.line("selp.b32 %%hg_v, %d, 1, %%hg_q;", e.checks.Barriers)
-	e.line("shl.b32 %%hg_i, %%hg_interval, 1;")
+	e.same("%hg_q")
+	e.line("selp.b32 %%hg_v, %d, 1, %%hg_q;", mostBudget)
+	e.line("shl.b32 %%hg_i, %%hg_budget, 1;")
 	e.line("min.u32 %%hg_i, %%hg_i, %%hg_v;")
-	e.line("shr.u32 %%hg_v, %%hg_interval, 2;")
+	e.line("shr.u32 %%hg_v, %%hg_budget, 2;")
 	e.line("max.u32 %%hg_v, %%hg_v, 1;")
 	e.line("setp.eq.u32 %%hg_slow, %%hg_votes, 1;")
-	e.line("selp.b32 %%hg_interval, %%hg_v, %%hg_i, %%hg_slow;")
-	e.line("mov.u32 %%hg_count, %%hg_interval;")
+	e.same("%hg_slow")
+	e.line("selp.b32 %%hg_budget, %%hg_v, %%hg_i, %%hg_slow;")
+	e.line("mov.u32 %%hg_count, %%hg_budget;")
 	e.line("bra.uni %s;", afterLabel(number))
-	if first {
-		e.place(firstLabel(number))
-		e.line("and.b32 %%hg_role, %%hg_role, %d;", ^roleFirst)
-		e.line("setp.ne.u32 %%hg_q, %%hg_seen, 0;")
-		e.line("%s %%hg_votes, %s, %%hg_q;", reduce, e.operand(bar.Args[0]))
-		e.line("setp.ne.u32 %%hg_p, %%hg_votes, 0;")
-		e.line("@%%hg_p bra.uni $hg_leave;")
-		e.line("mov.u32 %%hg_count, %%hg_interval;")
-		e.line("bra.uni %s;", afterLabel(number))
+}
+
+// role computes what this thread does in a check.
+func (e *emitter) role() {
+	e.thread()
+	e.line("setp.ge.u32 %%hg_q, %%hg_threads, 3;")
+	e.line("selp.b32 %%hg_i, 1, 0, %%hg_q;")
+	e.line("selp.b32 %%hg_v, 2, 1, %%hg_q;") // so many readers, from thread %hg_i on
+	e.line("sub.u32 %%hg_i, %%hg_tid, %%hg_i;")
+	e.line("setp.lt.u32 %%hg_p, %%hg_i, %%hg_v;")
+	e.together()
+	e.line("selp.b32 %%hg_role, %d, 0, %%hg_p;", roleReads)
+	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
+	e.line("selp.b32 %%hg_i, %d, %d, %%hg_p;", roleBias|roleSlow, roleBias)
+	e.line("selp.b32 %%hg_i, %%hg_i, 0, %%hg_q;")
+	e.line("or.b32 %%hg_role, %%hg_role, %%hg_i;")
+}
+
+// together makes %hg_p false where dynamic shared memory is not behind the static
+// one, as states have it: there nobody pauses.
+func (e *emitter) together() {
+	dynamic := e.dynamic()
+	if dynamic == "" || e.plan.SharedBytes == 0 {
+		return
 	}
+	e.line("mov.u64 %%hg_t, %s;", dynamic)
+	e.line("mov.u64 %%hg_a, %s;", sharedArray)
+	e.line("sub.u64 %%hg_t, %%hg_t, %%hg_a;")
+	e.line("setp.eq.and.u64 %%hg_p, %%hg_t, %d, %%hg_p;", e.plan.SharedBytes)
 }
 
 // backEdge prints the end of a loop's round that is a point. In some of the rounds,
 // or of those that are printed together, a thread looks at the clock.
 func (e *emitter) backEdge(point int, to *ir.Block) {
 	e.line("add.u32 %%hg_count, %%hg_count, 1;")
-	e.line("and.b32 %%hg_v, %%hg_count, %%hg_interval;")
+	e.line("and.b32 %%hg_v, %%hg_count, %%hg_budget;")
 	e.line("setp.eq.u32 %%hg_p, %%hg_v, 0;")
 	e.line("@%%hg_p bra %s;", checkLabel(point))
 	e.line("bra %s;", blockLabel(e.blocks[to]))
@@ -254,19 +250,15 @@ func (e *emitter) checkBackEdge(point *pause.Point) {
 	e.line("@%%hg_p bra %s;", soon)
 	e.line("mov.u32 %%hg_clock, %%hg_i;")
 	e.line("setp.gt.u32 %%hg_p, %%hg_v, %d;", slowClocks)
-	e.line("@%%hg_p shr.u32 %%hg_interval, %%hg_interval, 2;")
-	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
+	e.line("@%%hg_p shr.u32 %%hg_budget, %%hg_budget, 2;")
 	e.line("ld.param.u64 %%hg_b, [%s+%d];", LaunchParam, launchFlag)
-	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
-	e.line("setp.eq.or.u64 %%hg_p, %%hg_b, 0, %%hg_p;")
-	e.line("@%%hg_p bra %s;", blockLabel(e.blocks[point.Block]))
 	e.line("ld.volatile.global.u32 %%hg_v, [%%hg_b];")
 	e.line("setp.ne.u32 %%hg_p, %%hg_v, 0;")
 	e.line("@%%hg_p bra %s;", saveLabel(number))
 	e.line("bra %s;", blockLabel(e.blocks[point.Block]))
 	e.place(soon)
-	e.line("shl.b32 %%hg_interval, %%hg_interval, 1;")
-	e.line("or.b32 %%hg_interval, %%hg_interval, 1;")
-	e.line("min.u32 %%hg_interval, %%hg_interval, %d;", e.maxInterval(point.Block))
+	e.line("shl.b32 %%hg_budget, %%hg_budget, 1;")
+	e.line("or.b32 %%hg_budget, %%hg_budget, 1;")
+	e.line("min.u32 %%hg_budget, %%hg_budget, %d;", e.maxInterval(point.Block))
 	e.line("bra %s;", blockLabel(e.blocks[point.Block]))
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
@@ -31,12 +32,14 @@ const LaunchParam = "hg_launch"
 // Launch is the value of that parameter, little endian. It is passed by value, so
 // that a block has it without a load from memory.
 type Launch struct {
-	// State is the address of the launch's status words; 0: it is never paused.
+	// State is the address of the launch's status words. Before a launch begins they are
+	// pause.Done: a block writes its own only if it stops, or does not begin.
 	State uint64
 	// Areas is where the first block's area begins, State +
 	// pause.Plan.StatusBytes, and AreaBytes how long each is.
 	Areas, AreaBytes uint64
-	// Flag is the address of a u32 in global memory. Not 0: pause. 0: nobody asks.
+	// Flag is the address of a u32 in global memory that is not 0 while the launch is to
+	// pause.
 	Flag uint64
 	// Vars is the address of u64[], the addresses that states have for the module's
 	// Global and Const variables, in the order of ir.Module.Vars, 0 for others; 0:
@@ -72,18 +75,18 @@ func kernel(src *source, m *ir.Module, plan *pause.Plan, linkage ptx.Linkage, de
 	if len(plan.Points) == 0 {
 		return "", fmt.Errorf("kernel %s is %s: %s", plan.Func.Name, plan.Class, plan.Reason)
 	}
-	bases, ways := findBases(plan), findWays(plan)
+	bases, ways, shape := findBases(plan), findWays(plan), newShape(plan, checks)
 	var text strings.Builder
 	for _, resume := range []bool{false, true} {
 		e := newEmitter(plan, declared)
-		e.bases, e.checks, e.linkage, e.src = bases, checks, linkage, src
+		e.bases, e.checks, e.linkage, e.src, e.shape = bases, checks, linkage, src, shape
 		for i, v := range m.Vars {
 			e.variables[v] = i
 		}
 		if e.name = plan.Func.Name; resume {
 			e.name, e.ways = ResumeName(e.name), ways
 		} else if !checks.Late {
-			e.first = firstPoints(plan)
+			e.first = shape.first
 		}
 		if err := e.kernel(); err != nil {
 			return "", fmt.Errorf("kernel %s: %w", e.name, err)
@@ -102,16 +105,15 @@ type emitter struct {
 	bases   *bases
 	ways    *ways // to the points; nil in the kernel that only begins at its beginning
 	checks  Checks
-	first   []int             // see firstPoints
 	blocks  map[*ir.Block]int // their numbers, as labels have them
 	points  map[*ir.Block][]int
 	src     *source
 	loc     ir.Pos // where the last instruction came from
-	// unrolledLoops are the loops of which several rounds are printed, unrolled the
-	// same by their blocks; round is which round is being printed.
-	unrolledLoops []*unrolled
-	unrolled      map[*ir.Block]*unrolled
-	round         int
+	*shape
+	first []int            // where this kernel decides whether it begins
+	round int              // which round of a loop is being printed
+	stubs map[stub]string  // labels of the ways out of loops, in round
+	late  *strings.Builder // what stands behind all rounds
 	// variables are the numbers that Launch.Vars counts.
 	variables map[*ir.Var]int
 	// vars are the dynamic shared arrays that the kernel declares, names what they
@@ -119,12 +121,12 @@ type emitter struct {
 	// of one array each, at the places where states have them.
 	vars   []*ir.Var
 	names  map[*ir.Var]string
-	out    strings.Builder
+	out    *strings.Builder
 	labels int // how many of our own there are
 }
 
 func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
-	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}, points: pointsOf(plan), variables: map[*ir.Var]int{}}
+	e := &emitter{fn: plan.Func, plan: plan, blocks: map[*ir.Block]int{}, points: pointsOf(plan), variables: map[*ir.Var]int{}, stubs: map[stub]string{}, out: &strings.Builder{}, late: &strings.Builder{}}
 	for i, b := range plan.Func.Blocks {
 		e.blocks[b] = i
 	}
@@ -139,8 +141,32 @@ func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
 		}
 	}
 	e.names = varNames(plan.Func, e.vars, declared)
-	e.unrolledLoops, e.unrolled = findUnrolled(plan)
 	return e
+}
+
+// shape is how a kernel's loops are printed, and where it is checked: the same in the
+// kernel that begins and in the one that resumes.
+type shape struct {
+	// unrolledLoops are the loops of which several rounds are printed, unrolled the
+	// same by their blocks.
+	unrolledLoops []*unrolled
+	unrolled      map[*ir.Block]*unrolled
+	sites         []site // of each point
+	first         []int  // see firstPoints
+}
+
+func newShape(plan *pause.Plan, checks Checks) *shape {
+	cfg := passes.NewCFG(plan.Func)
+	dom := cfg.Dominators()
+	loops := cfg.Loops(dom)
+	s := &shape{}
+	s.unrolledLoops, s.unrolled = findUnrolled(plan, cfg, dom, loops, checks)
+	s.sites = findSites(plan, loops, cfg, dom, s.unrolled, checks.Barriers > 0)
+	s.first = firstPoints(plan)
+	if slices.ContainsFunc(s.first, func(n int) bool { return loops.Innermost[cfg.Number[plan.Points[n-1].Block]] != nil }) {
+		s.first = nil // it would decide in each round
+	}
+	return s
 }
 
 // pointsOf returns the places in Points of those that each block has.
@@ -156,7 +182,7 @@ func pointsOf(plan *pause.Plan) map[*ir.Block][]int {
 // line prints a line of the body.
 func (e *emitter) line(format string, args ...any) {
 	e.out.WriteByte('\t')
-	fmt.Fprintf(&e.out, format, args...)
+	fmt.Fprintf(e.out, format, args...)
 	e.out.WriteByte('\n')
 }
 
@@ -166,7 +192,7 @@ func (e *emitter) label() string {
 	return fmt.Sprintf("$hg_%d", e.labels)
 }
 
-func (e *emitter) place(label string) { fmt.Fprintf(&e.out, "%s:\n", label) }
+func (e *emitter) place(label string) { fmt.Fprintf(e.out, "%s:\n", label) }
 
 // kernel prints the program's blocks first, and behind them what is seldom
 // executed.
@@ -187,7 +213,8 @@ func (e *emitter) kernel() error {
 	if err := e.rounds(); err != nil {
 		return err
 	}
-	e.ends()
+	e.out.WriteString(e.late.String())
+	e.unstarted()
 	for i := range e.plan.Points {
 		e.check(i + 1)
 		e.save(i + 1)
@@ -201,30 +228,30 @@ func (e *emitter) kernel() error {
 }
 
 func (e *emitter) header() {
-	fmt.Fprintf(&e.out, "\n%s.entry %s(\n", e.linkage, e.name)
+	fmt.Fprintf(e.out, "\n%s.entry %s(\n", e.linkage, e.name)
 	for _, p := range e.fn.Params {
-		fmt.Fprintf(&e.out, "\t.param .align %d .b8 %s[%d],\n", max(p.Align, 1), e.names[&p.Var], p.Size)
+		fmt.Fprintf(e.out, "\t.param .align %d .b8 %s[%d],\n", max(p.Align, 1), e.names[&p.Var], p.Size)
 	}
-	fmt.Fprintf(&e.out, "\t.param .align 8 .b8 %s[%d]\n)\n", LaunchParam, LaunchBytes)
+	fmt.Fprintf(e.out, "\t.param .align 8 .b8 %s[%d]\n)\n", LaunchParam, LaunchBytes)
 	triple := func(directive string, v [3]uint32) {
 		if v != ([3]uint32{}) {
-			fmt.Fprintf(&e.out, "%s %d, %d, %d\n", directive, max(v[0], 1), max(v[1], 1), max(v[2], 1))
+			fmt.Fprintf(e.out, "%s %d, %d, %d\n", directive, max(v[0], 1), max(v[1], 1), max(v[2], 1))
 		}
 	}
 	triple(".maxntid", e.fn.Attrs.MaxThreads)
 	triple(".reqntid", e.fn.Attrs.ReqThreads)
 	if n := e.fn.Attrs.MinBlocks; n > 0 {
-		fmt.Fprintf(&e.out, ".minnctapersm %d\n", n)
+		fmt.Fprintf(e.out, ".minnctapersm %d\n", n)
 	}
 	if n := e.fn.Attrs.MaxRegs; n > 0 {
-		fmt.Fprintf(&e.out, ".maxnreg %d\n", n)
+		fmt.Fprintf(e.out, ".maxnreg %d\n", n)
 	}
 	e.out.WriteString("{\n")
 }
 
 // declare declares the kernel's registers and variables, and ours. Of ours, only
 // what checks keep from one to the next lives in the program's own code:
-// %hg_count, %hg_interval, %hg_clock and %hg_role.
+// %hg_count, %hg_budget and %hg_clock.
 func (e *emitter) declare() {
 	for i, r := range e.fn.Regs {
 		e.line(".reg .%s %s;", r.Type, regName(e.fn, ir.Reg(i)))
@@ -237,8 +264,8 @@ func (e *emitter) declare() {
 	e.line(".reg .b64 %%hg_area, %%hg_values, %%hg_a, %%hg_b, %%hg_t;")
 	e.line(".reg .b32 %%hg_tid, %%hg_threads, %%hg_block, %%hg_point, %%hg_votes, %%hg_step, %%hg_size, %%hg_i, %%hg_v;")
 	e.line(".reg .b32 %%hg_v0, %%hg_v1, %%hg_v2, %%hg_v3;")
-	e.line(".reg .b32 %%hg_count, %%hg_interval, %%hg_clock, %%hg_role, %%hg_seen;")
-	e.line(".reg .pred %%hg_p, %%hg_q, %%hg_slow, %%hg_saved, %%hg_resuming;")
+	e.line(".reg .b32 %%hg_count, %%hg_budget, %%hg_clock, %%hg_role, %%hg_seen;")
+	e.line(".reg .pred %%hg_p, %%hg_q, %%hg_slow, %%hg_asks, %%hg_resuming;")
 }
 
 // The arrays that a kernel's static shared variables, and its local ones, are in.

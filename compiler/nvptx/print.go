@@ -115,6 +115,9 @@ func (e *emitter) instr(b *ir.Block, in *ir.Instr) error {
 	if err != nil {
 		return err
 	}
+	if u := e.unrolled[b]; u != nil && u.sunk[in] {
+		return nil
+	}
 	e.line("%s%s;", e.guard(in), text)
 	return nil
 }
@@ -258,10 +261,10 @@ func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 	case ir.Brx:
 		e.branchIndexed(b, in)
 	case ir.Ret, ir.Exit:
-		e.line("bra %s;", endLabel)
+		e.line("exit;")
 	case ir.Trap:
 		e.line("trap;")
-		e.line("bra %s;", endLabel)
+		e.line("exit;")
 	default:
 		return fmt.Errorf("BUG: %s does not end a block", in.Op)
 	}
@@ -307,10 +310,11 @@ func (e *emitter) branch(guard string, from, to *ir.Block, next int) {
 		e.place(around)
 		return
 	}
-	if guard == "" && e.round == 0 && next < len(e.fn.Blocks) && e.fn.Blocks[next] == to {
+	label := e.target(from, to)
+	if e.round == 0 && guard == "" && next < len(e.fn.Blocks) && label == blockLabel(next) {
 		return
 	}
-	e.line("%sbra %s;", guard, e.target(from, to))
+	e.line("%sbra %s;", guard, label)
 }
 
 func invert(guard string) string {

@@ -63,8 +63,16 @@ func (e *emitter) wayLabel(w way) string {
 
 // resume prints what is done before the first block: what is the block's, or the
 // thread's, status? No status changes before all threads have read it, for which
-// they meet in prologue.
+// they meet in prologue. Then it is that of a block which ends by itself; one that
+// stops writes another.
 func (e *emitter) resume() {
+	e.leader()
+	e.line("setp.eq.u32 %%hg_p, %%hg_i, 0;")
+	e.line("mov.u32 %%hg_v, %d;", pause.Done)
+	e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_v;")
+	if e.plan.Class == pause.BackEdgePausable { // threads change it together
+		e.line("bar.sync 0;")
+	}
 	e.line("mov.pred %%hg_resuming, 0;")
 	e.line("setp.eq.u32 %%hg_p, %%hg_point, %d;", pause.NotStarted)
 	e.line("@%%hg_p bra.uni %s;", blockLabel(0))
@@ -75,7 +83,7 @@ func (e *emitter) resume() {
 		e.threadPoint()
 		e.line("ld.global.u32 %%hg_point, [%%hg_b];")
 		e.line("setp.eq.u32 %%hg_p, %%hg_point, %d;", pause.ThreadEnded)
-		e.line("@%%hg_p bra %s;", endLabel)
+		e.line("@%%hg_p exit;")
 		e.line("setp.eq.u32 %%hg_p, %%hg_point, 0;")
 		e.line("@%%hg_p bra %s;", blockLabel(0))
 	}

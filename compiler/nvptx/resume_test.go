@@ -76,6 +76,29 @@ done:
 	ret;
 }
 `
+	// ending ends at once in block 0, and in all threads but the first.
+	ending = ".version 8.0\n.target sm_80\n.address_size 64\n" + `
+.visible .entry ending(.param .u64 p)
+{
+	.reg .pred %p, %q; .reg .b32 %r<4>; .reg .b64 %d<2>;
+	ld.param.u64 %d0, [p];
+	mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;
+	setp.eq.u32 %p, %r0, 0;
+	setp.ne.or.u32 %p, %r2, 0, %p;
+	mad.lo.u32 %r0, %r0, %r1, %r2;
+	mul.wide.u32 %d1, %r0, 4;
+	add.u64 %d0, %d0, %d1;
+	mov.u32 %r3, 0;
+again:
+	ld.global.u32 %r0, [%d0]; add.u32 %r0, %r0, 1; st.global.u32 [%d0], %r0;
+	add.u32 %r3, %r3, 1;
+	@%p bra done;
+	setp.lt.u32 %q, %r3, 16;
+	@%q bra again;
+done:
+	ret;
+}
+`
 	blocks, threads = 4, 2
 	dataAt, stateAt = 0x10000, 0x20000
 	flagAt          = 0x30000
@@ -91,6 +114,11 @@ func launch(t *testing.T, m *ir.Module, kernel string, plan *pause.Plan, state, 
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if kernel == plan.Func.Name { // as before a launch begins
+		for b := range blocks {
+			binary.LittleEndian.PutUint32(state[4*b:], pause.Done)
+		}
 	}
 	var memory interp.Memory
 	flag := make([]byte, 4)
@@ -189,5 +217,36 @@ func TestBackEdges(t *testing.T) {
 		if err := launch(t, m, nvptx.ResumeName(name), plan, state, data, -1); err != nil || data[0] != 16 {
 			t.Errorf("%s: %v, %d", name, err, data[0])
 		}
+	}
+}
+
+// TestEnded: threads that have ended by themselves are said to have, when others of
+// their block stop; a block in which all have leaves its status alone.
+func TestEnded(t *testing.T) {
+	p := load(t, ending)
+	plan := p.Plans[0]
+	out, err := nvptx.Module(p.Source, p.Module, p.Plans, nvptx.Checks{Late: true, Rounds: 1, Clocks: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := read(t, out)
+	state, data := make([]byte, plan.StateBytes(blocks, threads, 0)), make([]byte, 4*blocks*threads)
+	if err := launch(t, m, "ending", plan, state, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	word := func(at int64) uint32 { return binary.LittleEndian.Uint32(state[at:]) }
+	for b := range int64(blocks) {
+		area := plan.StatusBytes(blocks) + b*plan.AreaBytes(threads, 0)
+		switch status := word(4 * b); {
+		case b == 0:
+			if status != pause.Done {
+				t.Errorf("nobody stopped in block 0: %x", status)
+			}
+		case status != pause.ThreadPoints || word(area) != 1 || word(area+4) != pause.ThreadEnded:
+			t.Errorf("block %d: %x; threads %x %x", b, status, word(area), word(area+4))
+		}
+	}
+	if err := launch(t, m, nvptx.ResumeName("ending"), plan, state, data, -1); err != nil || data[0] != 1 || data[8] != 16 || data[12] != 1 {
+		t.Errorf("%v, %d", err, data)
 	}
 }

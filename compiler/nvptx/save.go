@@ -14,8 +14,6 @@ func saveLabel(point int) string  { return fmt.Sprintf("$hg_save%d", point) }
 func afterLabel(point int) string { return fmt.Sprintf("$hg_after%d", point) }
 func loadLabel(point int) string  { return fmt.Sprintf("$hg_load%d", point) }
 
-const endLabel = "$hg_end"
-
 // thread computes the thread's number in its block, and how many there are.
 func (e *emitter) thread() {
 	e.line("mov.u32 %%hg_tid, %%tid.z;")
@@ -84,10 +82,7 @@ func (e *emitter) saved() {
 	e.place(savedLabel)
 	e.locate() // again, so that only the point's number comes here in a register
 	if e.plan.Class == pause.BackEdgePausable {
-		e.threadPoint()
-		e.line("st.global.u32 [%%hg_b], %%hg_point;")
-		e.line("mov.pred %%hg_saved, 1;")
-		e.line("bra $hg_meet;")
+		e.savedThread()
 		return
 	}
 	if e.copiesLater() {
@@ -98,7 +93,35 @@ func (e *emitter) saved() {
 	e.statusAddress()
 	e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
 	e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_point;")
-	e.line("bra.uni $hg_leave;")
+	e.line("exit;")
+}
+
+// savedThread is the end of it where threads stop on their own. All that are left
+// meet here, and say of the others that they have ended. They divide them by their
+// numbers, which they take from the status, Done so far: the one before 0.
+func (e *emitter) savedThread() {
+	loop, behind := e.label(), e.label()
+	e.statusAddress()
+	e.line("atom.global.add.u32 %%hg_i, [%%hg_a], 1;")
+	e.line("add.u32 %%hg_i, %%hg_i, 1;")
+	e.line("mov.pred %%hg_p, 1;")
+	e.line("barrier.red.popc.u32 %%hg_votes, 0, %%hg_p;")
+	e.line("mov.u32 %%hg_v, %d;", pause.ThreadEnded)
+	e.place(loop)
+	e.line("setp.ge.u32 %%hg_p, %%hg_i, %%hg_threads;")
+	e.line("@%%hg_p bra %s;", behind)
+	e.line("mul.wide.u32 %%hg_t, %%hg_i, 4;")
+	e.line("add.u64 %%hg_b, %%hg_values, %%hg_t;")
+	e.line("st.global.u32 [%%hg_b], %%hg_v;")
+	e.line("add.u32 %%hg_i, %%hg_i, %%hg_votes;")
+	e.line("bra %s;", loop)
+	e.place(behind)
+	e.line("barrier.sync 0;")
+	e.threadPoint()
+	e.line("st.global.u32 [%%hg_b], %%hg_point;")
+	e.line("mov.u32 %%hg_v, %d;", pause.ThreadPoints)
+	e.line("st.global.u32 [%%hg_a], %%hg_v;")
+	e.line("exit;")
 }
 
 // copiesLater tells whether copies to shared memory can be under way at a barrier.
@@ -316,41 +339,4 @@ func (e *emitter) copy(c copying, back bool) {
 	e.line("add.u32 %%hg_i, %%hg_i, %s;", step)
 	e.line("bra %s;", loop)
 	e.place(done)
-}
-
-// ends prints how threads end that ran to their end.
-//
-// At a kernel's end no barrier is to come at which the block could pause, so that
-// one thread's word is enough. Where threads pause by themselves they meet here,
-// those that have saved too, and the block is done if nobody has.
-func (e *emitter) ends() {
-	e.place(endLabel)
-	e.line("ld.param.u64 %%hg_a, [%s+%d];", LaunchParam, launchState)
-	e.line("setp.eq.u64 %%hg_p, %%hg_a, 0;")
-	e.line("@%%hg_p bra $hg_leave;")
-	if e.plan.Class == pause.BarrierPausable {
-		e.thread()
-		e.line("setp.ne.u32 %%hg_p, %%hg_tid, 0;")
-		e.line("@%%hg_p bra $hg_leave;")
-		e.statusAddress()
-		e.line("mov.u32 %%hg_v, %d;", pause.Done)
-		e.line("st.global.u32 [%%hg_a], %%hg_v;")
-	} else {
-		e.line("mov.pred %%hg_saved, 0;")
-		e.place("$hg_meet")
-		e.line("barrier.red.popc.u32 %%hg_votes, 0, %%hg_saved;")
-		e.locate()
-		e.statusAddress()
-		e.line("setp.eq.u32 %%hg_q, %%hg_votes, 0;")
-		e.line("selp.b32 %%hg_v, %d, %d, %%hg_q;", pause.Done, pause.ThreadPoints)
-		e.line("setp.eq.u32 %%hg_p, %%hg_tid, 0;")
-		e.line("@%%hg_p st.global.u32 [%%hg_a], %%hg_v;")
-		e.line("or.pred %%hg_p, %%hg_q, %%hg_saved;")
-		e.line("@%%hg_p bra $hg_leave;")
-		e.threadPoint()
-		e.line("mov.u32 %%hg_v, %d;", pause.ThreadEnded)
-		e.line("st.global.u32 [%%hg_b], %%hg_v;")
-	}
-	e.place("$hg_leave")
-	e.line("exit;")
 }

@@ -97,7 +97,14 @@ func (c *CUDA) Step(l *Launch, stop *rand.Rand) error {
 		}
 		return nil
 	}
-	if err := c.enter(l, entry(l), stop); err != nil {
+	kernel := entry(l)
+	if kernel == l.Kernel.Name {
+		begin(l)
+		if err := c.Device.Write(c.state(), l.State[:4*l.Blocks()]); err != nil {
+			return err
+		}
+	}
+	if err := c.enter(l, kernel, stop); err != nil {
 		return err
 	}
 	words, err := c.Device.Read(c.state(), 4*uint64(l.Blocks()))

@@ -42,6 +42,14 @@ func entry(l *Launch) string {
 	return l.Kernel.Name
 }
 
+// begin makes the statuses what they are before a launch begins: those of blocks that
+// end by themselves.
+func begin(l *Launch) {
+	for b := range l.Blocks() {
+		binary.LittleEndian.PutUint32(l.State[4*b:], pause.Done)
+	}
+}
+
 // params is the parameter block of a kernel of that PTX: the launch's description
 // is behind the program's own. state, flag and vars are their addresses.
 func params(l *Launch, state, flag, vars uint64) ([]byte, error) {
@@ -92,6 +100,9 @@ func (d *Interpreted) Run(ctx context.Context, l *Launch, stop *rand.Rand) error
 		return d.whole(ctx, l)
 	}
 	kernel := entry(l)
+	if kernel == l.Kernel.Name {
+		begin(l)
+	}
 	if err := d.enter(ctx, l, kernel, stop); err != nil {
 		return fmt.Errorf("%s: %w", kernel, err)
 	}
