@@ -767,6 +767,10 @@ func TestSplitOpenRefuses(t *testing.T) {
 			}
 		}, func(w *world) Target { return Target{GPU: w.gpu(), Library: library} }, snapshot.ErrCorrupt},
 		"the other engine": {nil, func(w *world) Target { return Target{GPU: gpu{w}, Library: library} }, gpuplugin.ErrIncompatible},
+		"no room on another device for one chunk more": {nil, func(w *world) Target {
+			w.fail["match 2"] = gpuplugin.ErrIncompatible
+			return Target{GPU: w.gpu(), Library: library}
+		}, gpuplugin.ErrIncompatible},
 		"a damaged index": {func(t *testing.T, dir string) {
 			t.Helper()
 			name := filepath.Join(dir, memfile.IndexName)

@@ -214,7 +214,7 @@ func (r *Restore) verify(ctx context.Context) error {
 		return err
 	}
 	if index != nil {
-		if err := errors.Join(onDevices(index, r.snap.Manifest.Devices), r.movable(index)); err != nil {
+		if err := errors.Join(onDevices(index, r.snap.Manifest.Devices), r.movable(ctx, index)); err != nil {
 			return err
 		}
 		r.holds = true
@@ -238,19 +238,35 @@ func onDevices(index *memfile.Index, devices []gpuplugin.Device) error {
 	return nil
 }
 
-// movable fails for memory that processes share, if it would come to other devices: a
-// process that was moved there can't take what another one has made (driver 580.159).
-func (r *Restore) movable(index *memfile.Index) error {
+// movable fails for memory of the split engine that can't come to other devices. What
+// processes share is such: one that was moved can't take what another one has made (driver
+// 580.159). Each makes its own, chunk by chunk, so there has to be room for one more: the
+// devices are those that have it.
+func (r *Restore) movable(ctx context.Context, index *memfile.Index) error {
 	from, to, moves := r.moves()
-	if !moves {
+	m := r.snap.Manifest
+	if !moves || m.Engine != snapshot.EngineSplit {
 		return nil
 	}
+	largest := map[string]uint64{}
 	for i, p := range index.Processes {
+		for _, c := range p.Chunks {
+			largest[c.Device.String()] = max(largest[c.Device.String()], c.Size)
+		}
 		if slices.ContainsFunc(p.Chunks, func(c memfile.Chunk) bool { return c.Shared != 0 }) {
 			return fmt.Errorf("%w: its process %d shares device memory with another one, it was saved on %s, and the container has %s instead, where the driver does not let processes share it: give it the GPUs that the saved one had",
 				gpuplugin.ErrIncompatible, i, from, to)
 		}
 	}
+	saved := gpuplugin.Inventory{Driver: m.Host.Driver, API: m.Host.API, Devices: slices.Clone(m.Devices)}
+	for i, d := range saved.Devices {
+		saved.Devices[i].UsedBytes += largest[d.UUID]
+	}
+	devices, err := r.target.GPU.Match(ctx, saved, r.target.Minors)
+	if err != nil {
+		return fmt.Errorf("its memory would come to another GPU, for which there has to be room for one chunk more: %w", err)
+	}
+	r.devices = devices
 	return nil
 }
 
