@@ -592,7 +592,7 @@ func (m *Mover) give(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 		}
 	}
 	if p.givenBy == nil {
-		if err := m.turn(ctx, c, p); err != nil {
+		if err := m.refill(ctx, c, p); err != nil {
 			return err
 		}
 		made := p.chunksOf(false)

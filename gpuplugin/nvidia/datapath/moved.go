@@ -19,9 +19,9 @@ import (
 // makes room for the next; our descriptor is of the process's memory from then on. So
 // nothing is lost if it goes wrong half-way: the next try copies from there.
 
-// turn has a process that was moved make the memory of a parcel that it is to get, and
+// refill has a process that was moved make the memory of a parcel that it is to get, and
 // fills that. Of one that was not moved it does nothing.
-func (m *Mover) turn(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
+func (m *Mover) refill(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 	h, err := c.Hello(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (m *Mover) turn(ctx context.Context, c *hetcuda.Conn, p *parcel) error {
 	}
 	for i := 0; i < len(p.pieces) && err == nil; i++ {
 		if p.pieces[i].same == nil {
-			err = m.turnOne(ctx, c, &p.pieces[i])
+			err = m.refillOne(ctx, c, &p.pieces[i])
 		}
 	}
 	return err
@@ -62,11 +62,17 @@ func (p *parcel) stays(pid int) error {
 	return nil
 }
 
-func (m *Mover) turnOne(ctx context.Context, c *hetcuda.Conn, piece *piece) error {
+func (m *Mover) refillOne(ctx context.Context, c *hetcuda.Conn, piece *piece) error {
 	d, err := m.open(ctx, piece.device)
 	if err != nil {
 		return err
 	}
+	// There is room for one more on each device, not for one of each process.
+	done, err := m.turns.take(ctx, []string{piece.device}, true)
+	if err != nil {
+		return err
+	}
+	defer done()
 	fd, err := c.Make(ctx, piece.chunk)
 	if err != nil {
 		return err
