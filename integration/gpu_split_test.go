@@ -408,6 +408,7 @@ func TestGPUSplitPrograms(t *testing.T) {
 	}{
 		"managed memory":                  {[]string{"-m"}, 1},
 		"managed memory, by system calls": {[]string{"-m", "-s"}, 1},
+		"managed variables":               {[]string{"-v", "plain"}, 1},
 		"collective":                      {[]string{"-n", "2", "-c"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -429,6 +430,16 @@ func TestGPUSplitPrograms(t *testing.T) {
 			c.stop(ctx)
 		})
 	}
+}
+
+// A managed variable that stays the driver's, since its image can't be read, is what a
+// checkpoint is refused for, by its name; the container goes on.
+func TestGPUSplitVariablesRefused(t *testing.T) {
+	d := onGPUs(t)
+	ctx := d.testContext(t)
+	p := d.patient(ctx, t, d.split(spec{args: []string{inContainer + "/toy", "-i", "10", "-v", "compressed"}}), 1)
+	expectError(t, p.checkpoint(ctx), "1 __managed__ variables", "checkpoint: managed")
+	p.expectUnharmed(ctx)
 }
 
 // Processes that share device memory and events by legacy IPC are saved as a

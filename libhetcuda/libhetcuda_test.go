@@ -47,7 +47,7 @@ var (
 var (
 	programs = []string{"forward", "opened", "gate", "step", "control", "forked", "missing", "bench"}
 	// withParts have parts of the library in themselves.
-	withParts = []string{"memory_alloc", "memory_park", "memory_threads", "memory_vmm", "pool_order", "pool_threads"}
+	withParts = []string{"memory_alloc", "memory_park", "memory_threads", "memory_vmm", "pool_order", "pool_threads", "image"}
 )
 
 // build returns the directory of a variant's library, and that of its programs.

@@ -29,6 +29,20 @@ func TestManaged(t *testing.T) {
 	}
 }
 
+// Managed variables, of which there can be one for all of a device's contexts.
+func TestVariables(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			dir, driver := buildWhole(t, v)
+			for _, faults := range []string{"uffd", "signal"} {
+				t.Run(faults, func(t *testing.T) {
+					runWhole(t, dir, driver, "variables", standin.H200s(1, 1), "HETCUDA_MANAGED_FAULTS="+faults)
+				})
+			}
+		})
+	}
+}
+
 // Processes that share memory, for which there has to be some.
 func TestIPC(t *testing.T) {
 	for _, v := range variants {

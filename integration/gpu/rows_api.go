@@ -285,6 +285,54 @@ func parseUVM(line string) (uvmLine, error) {
 	return u, nil
 }
 
+// managedVariables saves a program with managed variables, with the runtime in it and
+// with the shared one: it goes on, is saved again and ended, and restored.
+func managedVariables(ctx context.Context, t *test) (string, error) {
+	var details []string
+	for _, kind := range []string{"static", "shared"} {
+		libraries, err := t.nvcc(ctx, "variables.cu", "variables-"+kind, "-std=c++17", nvccArch, "-cudart", kind)
+		if err != nil {
+			return "", err
+		}
+		args := []string{"/gpu/variables-" + kind}
+		c, err := t.program(ctx, args, libraries)
+		if err != nil {
+			return "", err
+		}
+		if err := turnsOf(ctx, c, 3); err != nil {
+			return "", fmt.Errorf("%s: %w", kind, err)
+		}
+		first, err := c.Checkpoint(ctx, t.directory("beside-"+kind), false)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", kind, err)
+		}
+		if err := turnsOf(ctx, c, len(c.Out.Lines())+3); err != nil {
+			return "", fmt.Errorf("%s, after it was saved: %w", kind, err)
+		}
+		dir := t.directory("variables-" + kind)
+		saved, err := c.Checkpoint(ctx, dir, true)
+		if err != nil {
+			return "", fmt.Errorf("%s, again: %w", kind, err)
+		}
+		if _, err := c.WaitExit(ctx); err != nil {
+			return "", err
+		}
+		again, err := t.newProgram(ctx, args, libraries)
+		if err != nil {
+			return "", err
+		}
+		took, err := again.Restore(ctx, dir)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", kind, err)
+		}
+		if err := turnsOf(ctx, again, 5); err != nil {
+			return "", fmt.Errorf("%s, restored: %w", kind, err)
+		}
+		details = append(details, fmt.Sprintf("%s runtime: going on %s, ended %s", kind, seconds(first.Total()), times(saved, took)))
+	}
+	return strings.Join(details, "; "), nil
+}
+
 // managedRestored saves uvm in its loop, ends it, and restores it: every turn checks
 // every word.
 func (t *test) managedRestored(ctx context.Context, args, libraries []string) (string, error) {

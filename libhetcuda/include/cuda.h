@@ -49,6 +49,7 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_MAP_FAILED = 205,
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
 	CUDA_ERROR_INVALID_PTX = 218,
+	CUDA_ERROR_FILE_NOT_FOUND = 301,
 	CUDA_ERROR_OPERATING_SYSTEM = 304,
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_ILLEGAL_STATE = 401,
@@ -102,6 +103,8 @@ typedef enum CUfunction_attribute_enum {
 	CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7
 } CUfunction_attribute;
 
+typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* used by address only */
+typedef struct CUctxCreateParams_st CUctxCreateParams; /* the same */
 typedef int CUlibraryOption; /* as the next one */
 typedef int CUjit_option; /* an enumeration; none of its values is used here */
 
@@ -486,6 +489,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active);
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device);
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext context);
 CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxGetDevice(CUdevice *device);
@@ -635,10 +640,15 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned int count,
 			   CUlibraryOption *library_options, void **library_values, unsigned int library_count);
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *options, void **values, unsigned int count,
+			       CUlibraryOption *library_options, void **library_values, unsigned int library_count);
 CUresult cuLibraryUnload(CUlibrary library);
 CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name);
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library);
 CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name);
+CUresult cuModuleLoad(CUmodule *module, const char *file);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuModuleUnload(CUmodule module);

@@ -3,15 +3,18 @@
 
 #include "context.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "block.h"
 #include "books.h"
 #include "capture.h"
+#include "log.h"
 #include "managed.h"
 #include "overrides.h"
 #include "pools.h"
 #include "real.h"
+#include "variables.h"
 #include "window.h"
 
 pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -283,10 +286,61 @@ static CUresult departed(struct context *c, CUresult r)
 typedef CUresult destroy_context(CUcontext context);
 typedef CUresult end_primary(CUdevice device);
 
+// Contexts that the program has made and not destroyed.
+static _Atomic unsigned others;
+
+unsigned context_others(void)
+{
+	return atomic_load(&others);
+}
+
+// may_create counts a context that is about to be made, unless it may not be: a managed
+// variable is one for all contexts, and those of ours are one context's (variables.h).
+static bool may_create(void)
+{
+	atomic_fetch_add(&others, 1);
+	if (!variables_any())
+		return true;
+	atomic_fetch_sub(&others, 1);
+	hetcuda_warn("the program has __managed__ variables, which can't be checkpointed where a device has several contexts: "
+		     "this one is refused. With " HETCUDA_MANAGED_ENV "=driver it is made, and there are no checkpoints");
+	return false;
+}
+
+static CUresult created(CUresult r)
+{
+	if (r != CUDA_SUCCESS)
+		atomic_fetch_sub(&others, 1);
+	return r;
+}
+
+CUresult hetcuda_cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return may_create() ? created(FIRST(cuCtxCreate)(context, flags, device)) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult hetcuda_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return may_create() ? created(REAL(cuCtxCreate)(context, flags, device)) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult hetcuda_cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device)
+{
+	return may_create() ? created(REAL(cuCtxCreate_v3)(context, affinity, count, flags, device)) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult hetcuda_cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+{
+	return may_create() ? created(REAL(cuCtxCreate_v4)(context, parameters, flags, device)) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static CUresult destroy(destroy_context *real, CUcontext context)
 {
 	struct context *c = context ? depart(context, 0) : NULL;
-	return departed(c, real(context));
+	CUresult r = real(context);
+	if (r == CUDA_SUCCESS)
+		atomic_fetch_sub(&others, 1);
+	return departed(c, r);
 }
 
 static CUresult reset(end_primary *real, CUdevice device)

@@ -46,6 +46,10 @@ CUresult context_idle(CUcontext handle);
 // context_first is the first of all contexts. Lock: held.
 struct context *context_first(void);
 
+// context_others is how many contexts the program has made itself, besides the
+// devices' primary ones.
+unsigned context_others(void);
+
 // context_switch makes a context current and says in *before what was;
 // context_switch_back undoes that.
 CUresult context_switch(CUcontext to, CUcontext *before);

@@ -19,10 +19,12 @@
 #include "memory_free.h"
 #include "overrides.h"
 #include "pages.h"
+#include "parts.h"
 #include "real.h"
 #include "ring.h"
 #include "serve.h"
 #include "submit.h"
+#include "variables.h"
 #include "watch.h"
 #include "window.h"
 
@@ -72,7 +74,7 @@ static bool reachable(CUdevice home)
 static void grant(const struct range *r)
 {
 	int count = 0;
-	if (!r->split || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || !REAL(cuDeviceCanAccessPeer))
+	if (!r->split || r->placed || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || !REAL(cuDeviceCanAccessPeer))
 		return;
 	for (int i = 0; i < count; i++) {
 		int can = 0;
@@ -248,6 +250,11 @@ static CUresult from_driver(CUdeviceptr *address, size_t size, unsigned int flag
 	return r;
 }
 
+bool managed_ready(CUdevice device)
+{
+	return !left_to_driver() && usable(device) && ready();
+}
+
 CUresult hetcuda_cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
 	static bool said;
@@ -283,7 +290,7 @@ CUresult hetcuda_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 static struct extent *find(CUdeviceptr address)
 {
 	struct range *r = range_find(address);
-	struct extent *e = r ? arena_find(&r->pieces, address) : NULL;
+	struct extent *e = r && !r->placed ? arena_find(&r->pieces, address) : NULL;
 	return e && address - e->address < e->asked ? e : NULL;
 }
 
@@ -292,10 +299,16 @@ bool managed_look(CUdeviceptr address, struct managed_found *found)
 	if (!range_any())
 		return false;
 	PAGES();
+	struct range *r = range_find(address);
+	const struct part *p = r ? part_find(r, address) : NULL;
+	if (p && found)
+		*found = (struct managed_found){p->whole->address, p->whole->size, p->whole->id, r->context, r->device, p->whole->sync};
+	if (p)
+		return true;
 	struct extent *e = find(address);
 	if (!e)
 		return false;
-	const struct range *r = e->owner;
+	r = e->owner;
 	if (found)
 		*found = (struct managed_found){e->address, e->asked, e->id, r->context, r->device, e->sync};
 	return true;
@@ -304,7 +317,11 @@ bool managed_look(CUdeviceptr address, struct managed_found *found)
 void managed_set_sync(CUdeviceptr address, bool sync)
 {
 	PAGES();
+	const struct range *r = range_find(address);
+	const struct part *p = r ? part_find(r, address) : NULL;
 	struct extent *e = find(address);
+	if (p)
+		p->whole->sync = sync;
 	if (e)
 		e->sync = sync;
 }
@@ -384,8 +401,7 @@ bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stre
 
 void managed_context_gone(CUcontext context)
 {
-	if (!range_any())
-		return;
+	variables_context_gone(context);
 	PAGES();
 	for (struct range *r = range_first(), *next; r; r = next) {
 		next = range_next(r);
@@ -465,6 +481,7 @@ void managed_resume(void)
 void managed_forked(void)
 {
 	managed_driver_forked();
+	variables_forked();
 	submit_forked();
 	pages_forked();
 	serve_forked();

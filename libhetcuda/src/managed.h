@@ -28,6 +28,10 @@ struct managed_found {
 bool managed_look(CUdeviceptr address, struct managed_found *found);
 void managed_set_sync(CUdeviceptr address, bool sync);
 
+// managed_ready tells whether managed memory of a device is ours, and gets ready
+// for it.
+bool managed_ready(CUdevice device);
+
 // managed_free frees a managed allocation of ours; false if it is none. wait and
 // stream are memory_free's.
 bool managed_free(CUdeviceptr address, CUresult (*wait)(CUstream), CUstream stream, CUresult *result);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Variables of modules (__managed__, PTX .attribute(.managed)) and allocations
-// that are left to the driver.
+// that are left to the driver: the variables that variables.c doesn't take.
 //
 // The driver makes a module's managed variables when it loads the module, at an
 // address of its own that the device's code has in it. The CPU can only use one
 // whose address somebody asks for, as the runtime does for each that a program
 // registers with it (__cudaRegisterManagedVar); the driver then says of the
-// address that it is managed. So we go by its answers and not by the module's
+// address that it is managed. So here we go by its answers and not by the module's
 // image, which may be compressed and may come to the driver past us (through
 // cuGetExportTable). What nobody asks for is found by the driver's own
 // checkpoint, which refuses it.
@@ -26,6 +26,7 @@
 #include "log.h"
 #include "overrides.h"
 #include "real.h"
+#include "variables.h"
 
 enum { NAMED = 4 }; // in a text
 
@@ -46,9 +47,7 @@ static void release(pthread_mutex_t **held)
 	__attribute__((cleanup(release), unused)) pthread_mutex_t *locked = &lock; \
 	pthread_mutex_lock(&lock)
 
-// still tells whether the driver has managed memory at an address; a module may
-// have been unloaded. If it does not say, there is.
-static bool still(CUdeviceptr address)
+bool managed_driver_has(CUdeviceptr address)
 {
 	unsigned int managed = 0;
 	if (!REAL(cuPointerGetAttribute))
@@ -82,7 +81,7 @@ static void drop(CUdeviceptr address)
 {
 	for (struct own **link = &all; *link;) {
 		struct own *o = *link;
-		if (address ? o->address != address : still(o->address)) {
+		if (address ? o->address != address : managed_driver_has(o->address)) {
 			link = &o->next;
 			continue;
 		}
@@ -96,7 +95,7 @@ void managed_driver_freed(CUdeviceptr address)
 {
 	LOCKED();
 	// Another thread may have got the address by now.
-	if (address && !still(address))
+	if (address && !managed_driver_has(address))
 		drop(address);
 }
 
@@ -135,13 +134,15 @@ int managed_driver_check(char *text)
 // asked notes a variable whose address the driver has just told.
 static CUresult asked(CUresult r, const CUdeviceptr *address, const char *name, bool managed)
 {
-	if (r == CUDA_SUCCESS && address && *address && (managed || still(*address)))
+	if (r == CUDA_SUCCESS && address && *address && (managed || managed_driver_has(*address)))
 		managed_driver_note(*address, name);
 	return r;
 }
 
 CUresult hetcuda_cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
 {
+	if (variables_find(library, name, address, size))
+		return CUDA_SUCCESS;
 	return asked(REAL(cuLibraryGetManaged)(address, size, library, name), address, name, true);
 }
 

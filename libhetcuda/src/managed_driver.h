@@ -6,11 +6,17 @@
 #ifndef HETCUDA_MANAGED_DRIVER_H
 #define HETCUDA_MANAGED_DRIVER_H
 
+#include <stdbool.h>
+
 #include "cuda.h"
 
 // managed_driver_note remembers memory that the driver made; name is that of a
 // variable, NULL for an allocation.
 void managed_driver_note(CUdeviceptr address, const char *name);
+
+// managed_driver_has tells whether the driver has managed memory at an address, where a
+// module may have been unloaded. If it does not say, there is.
+bool managed_driver_has(CUdeviceptr address);
 
 // managed_driver_freed forgets an allocation.
 void managed_driver_freed(CUdeviceptr address);

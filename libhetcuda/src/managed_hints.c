@@ -6,15 +6,19 @@
 
 #include "overrides.h"
 #include "pages.h"
+#include "parts.h"
 #include "ptsz.h"
 #include "real.h"
 #include "serve.h"
 
-// within returns the range that has all of some addresses. Lock: held.
+// within returns the range that has all of some addresses, or of a variable's the
+// first. Lock: held.
 static struct range *within(CUdeviceptr address, size_t count)
 {
 	struct range *r = range_find(address);
-	return r && count <= r->size - (address - r->address) ? r : NULL;
+	const struct part *p = r ? part_find(r, address) : NULL;
+	CUdeviceptr end = p ? p->whole->address + p->whole->size : r && !r->placed ? r->address + r->size : address;
+	return count <= end - address ? r : NULL;
 }
 
 static bool ours(CUdeviceptr address)
@@ -22,7 +26,7 @@ static bool ours(CUdeviceptr address)
 	if (!range_any())
 		return false;
 	PAGES();
-	return range_find(address);
+	return range_of(address);
 }
 
 // To the device: at once, for what the CPU writes until the stream gets there is
@@ -42,6 +46,7 @@ static CUresult prefetch(CUdeviceptr address, size_t count, int device)
 	if (!r->split)
 		return CUDA_SUCCESS;
 	size_t offset = address - r->address;
+	count = count < r->size - offset ? count : r->size - offset;
 	if (device != CU_DEVICE_CPU)
 		return pages_flush(r, offset / GRANULE, (offset + count + GRANULE - 1) / GRANULE);
 	struct request *q = calloc(1, sizeof *q);

@@ -20,6 +20,10 @@
 
 /* Memory: src/memory*.c, async.c, pool*.c, follow.c, context.c, capture.c. */
 #define HETCUDA_MEMORY_OVERRIDES(X) \
+	X(cuCtxCreate) \
+	X(cuCtxCreate_v2) \
+	X(cuCtxCreate_v3) \
+	X(cuCtxCreate_v4) \
 	X(cuCtxDestroy) \
 	X(cuCtxDestroy_v2) \
 	X(cuCtxDisablePeerAccess) \
@@ -30,6 +34,7 @@
 	X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset) \
 	X(cuDevicePrimaryCtxReset_v2) \
+	X(cuDevicePrimaryCtxRetain) \
 	X(cuDeviceSetMemPool) \
 	X(cuEventRecord) \
 	X(cuEventRecordWithFlags) \
@@ -40,7 +45,15 @@
 	X(cuDeviceGetAttribute) \
 	X(cuLibraryGetGlobal) \
 	X(cuLibraryGetManaged) \
+	X(cuLibraryLoadData) \
+	X(cuLibraryLoadFromFile) \
+	X(cuLibraryUnload) \
 	X(cuModuleGetGlobal_v2) \
+	X(cuModuleLoad) \
+	X(cuModuleLoadData) \
+	X(cuModuleLoadDataEx) \
+	X(cuModuleLoadFatBinary) \
+	X(cuModuleUnload) \
 	X(cuMemAdvise) \
 	X(cuMemAdvise_v2) \
 	X(cuMemAllocManaged) \

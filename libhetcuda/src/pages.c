@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "log.h"
+#include "parts.h"
 #include "real.h"
 #include "ring.h"
 #include "watch.h"
@@ -44,6 +45,12 @@ struct range *range_find(CUdeviceptr address)
 	return r && address - r->address < r->size ? r : NULL;
 }
 
+struct range *range_of(CUdeviceptr address)
+{
+	struct range *r = range_find(address);
+	return r && (!r->placed || part_find(r, address)) ? r : NULL;
+}
+
 bool range_any(void)
 {
 	return atomic_load_explicit(&range_count, memory_order_relaxed) > 0;
@@ -64,20 +71,23 @@ static bool cover(struct range *r)
 	r->alias = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (r->alias == MAP_FAILED)
 		return false;
+	// A child has no managed memory, as the driver has it.
+	madvise(r->alias, r->size, MADV_DONTFORK);
+	if (r->placed)
+		return true;
 	// The same pages once more.
 	if (mremap(r->alias, 0, r->size, MREMAP_MAYMOVE | MREMAP_FIXED, seen(r)) == MAP_FAILED) {
 		munmap(r->alias, r->size);
 		return false;
 	}
-	// As the driver has it: a child has no managed memory.
 	madvise(seen(r), r->size, MADV_DONTFORK);
-	madvise(r->alias, r->size, MADV_DONTFORK);
 	return true;
 }
 
 static void uncover(struct range *r)
 {
-	if (mmap(seen(r), r->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (!r->placed &&
+	    mmap(seen(r), r->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		hetcuda_log("managed memory at %#llx can't be taken away", r->address);
 	munmap(r->alias, r->size);
 }
@@ -94,15 +104,15 @@ CUresult range_add(struct range *r)
 			free(r->state);
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		if (!watch_add(r)) {
+		if (!r->placed && !watch_add(r->address, r->size)) {
 			uncover(r);
 			free(r->state);
 			return CUDA_ERROR_OPERATING_SYSTEM;
 		}
 		// Until work is submitted all of it is known to be zero: that is
 		// something that a submission has to end.
-		r->fresh = true;
-		atomic_fetch_add(&hetcuda_pages_mine, 1);
+		r->fresh = !r->placed;
+		atomic_fetch_add(&hetcuda_pages_mine, r->fresh);
 	}
 	tree_insert(&ranges, &r->by_address, r->address, 0);
 	atomic_fetch_add(&range_count, 1);
@@ -116,7 +126,8 @@ void range_remove(struct range *r)
 	if (!r->split)
 		return;
 	atomic_fetch_sub(&hetcuda_pages_mine, (uint32_t)r->valid + r->fresh);
-	watch_remove(r);
+	if (!r->placed)
+		watch_remove(r->address, r->size);
 	uncover(r);
 	free(r->state);
 }
@@ -156,8 +167,10 @@ static void send(struct ring *ring, const struct range *r, size_t from, size_t t
 {
 	for (size_t g = from, end; g < to; g = end) {
 		end = end_of_run(r, g, to, true);
-		if (r->state[g] == DIRTY)
-			ring_up(ring, r->address + g * GRANULE, r->alias + g * GRANULE, (end - g) * GRANULE);
+		if (r->state[g] != DIRTY)
+			continue;
+		BYTES_THERE(r, at, n, g * GRANULE, end * GRANULE)
+			ring_up(ring, r->address + at, r->alias + at, n);
 	}
 }
 
@@ -229,7 +242,8 @@ static void fill(struct range *r, size_t from, size_t to)
 	if (result == CUDA_SUCCESS)
 		result = ring_begin(ring);
 	if (result == CUDA_SUCCESS) {
-		ring_down(ring, at, r->address + from * GRANULE, size);
+		BYTES_THERE(r, there, n, from * GRANULE, to * GRANULE)
+			ring_down(ring, r->alias + there, r->address + there, n);
 		result = ring_end(ring);
 	}
 	if (result == CUDA_SUCCESS)

@@ -24,6 +24,11 @@
 // A range that does not fit into device memory is pages of the CPU, pinned, that
 // the device uses over the bus at their own address: always the same for both.
 //
+// Variables of modules lie in memory of the driver's, beside what is none of the
+// CPU's. Their ranges (placed) are there only in parts (parts.h): pages of the CPU
+// lie over the pages that have any of a variable, and what is copied are the
+// variables' own bytes.
+//
 // Locks: `pages` guards everything here. It is held during copies between the
 // two memories, since every submission has to wait for them anyway, but never
 // while the program's GPU work is waited for. Under it: books.h. Nothing under
@@ -63,6 +68,8 @@ struct range {
 	CUdevice device;
 	bool split;  // two memories; else pinned pages
 	bool slab;   // for small allocations
+	bool placed; // over memory of the driver's
+	struct part *parts; // of it that are there, by their addresses
 	bool fresh;  // no work was submitted since it was made: all is zero
 	char *alias;
 	uint8_t *state;
@@ -100,11 +107,12 @@ extern _Atomic uint32_t hetcuda_pages_mine, hetcuda_pages_busy;
 // range_first, range_next and range_find go through the ranges. Lock: held.
 struct range *range_first(void);
 struct range *range_next(const struct range *r);
-struct range *range_find(CUdeviceptr address);
+struct range *range_find(CUdeviceptr address); // whatever of it is there
+struct range *range_of(CUdeviceptr address);   // if that address is there
 bool range_any(void); // lock: not needed
 
 // range_add puts the CPU's pages over a range at which the device has memory
-// (split), and lets it be found. range_remove takes them away again: the CPU
+// (split; one that is placed has no parts yet), and lets it be found. range_remove takes them away again: the CPU
 // can't touch the addresses any more. Lock: held.
 CUresult range_add(struct range *r);
 void range_remove(struct range *r);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "parts.h"
 #include "serve.h"
 #include "spawn.h"
 
@@ -30,8 +31,6 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 #define CONTINUE_MODE_WP ((__u64)1 << 1)
-
-enum { PAGE = 4096 };
 
 static enum { NOTHING, UFFD, SIGNAL } way;
 static bool tracks;          // UFFD: writes to what is CLEAN are reported
@@ -46,9 +45,9 @@ static _Atomic uint32_t suspended; // a futex: threads of the program wait for 0
 static struct sigaction before;    // what SIGSEGV did before it came to us
 static bool handling;
 
-static void *at(const struct range *r, size_t granule)
+static void *pointer(CUdeviceptr address)
 {
-	return (void *)(uintptr_t)(r->address + granule * GRANULE);
+	return (void *)(uintptr_t)address;
 }
 
 // SIGSEGV.
@@ -98,7 +97,7 @@ static bool ours(CUdeviceptr address)
 		return false;
 	PAGES();
 	struct range *r = range_find(address);
-	return r && r->split;
+	return r && r->split && pages_there(r, address);
 }
 
 static bool is_write(const void *context)
@@ -358,33 +357,36 @@ bool watch_tracks_writes(void)
 	return way == SIGNAL || tracks;
 }
 
-bool watch_add(struct range *r)
+bool watch_add(CUdeviceptr address, size_t size)
 {
 	if (way == UFFD)
-		return watch_addresses(uffd, at(r, 0), r->size, tracks);
-	return way == SIGNAL && mprotect(at(r, 0), r->size, PROT_NONE) == 0;
+		return watch_addresses(uffd, pointer(address), size, tracks);
+	return way == SIGNAL && mprotect(pointer(address), size, PROT_NONE) == 0;
 }
 
-void watch_remove(struct range *r)
+void watch_remove(CUdeviceptr address, size_t size)
 {
-	struct uffdio_range all = {.start = r->address, .len = r->size};
+	struct uffdio_range all = {.start = address, .len = size};
 	if (way == UFFD && uffd >= 0)
 		ioctl(uffd, UFFDIO_UNREGISTER, &all); // wakes who waits
 }
 
 static void protect(struct range *r, size_t from, size_t to, int how)
 {
-	if (mprotect(at(r, from), (to - from) * GRANULE, how) != 0)
-		hetcuda_log("managed memory at %p can't be protected: %s", at(r, from), strerror(errno));
+	PAGES_THERE(r, at, n, from * GRANULE, to * GRANULE)
+		if (mprotect(pointer(r->address + at), n, how) != 0)
+			hetcuda_log("managed memory at %#llx can't be protected: %s", r->address + at, strerror(errno));
 }
 
 void watch_close(struct range *r, size_t from, size_t to)
 {
 	// Takes the pages from the mapping; they are shared memory and stay.
-	if (way == UFFD)
-		madvise(at(r, from), (to - from) * GRANULE, MADV_DONTNEED);
-	else
+	if (way != UFFD) {
 		protect(r, from, to, PROT_NONE);
+		return;
+	}
+	PAGES_THERE(r, at, n, from * GRANULE, to * GRANULE)
+		madvise(pointer(r->address + at), n, MADV_DONTNEED);
 }
 
 bool watch_open(struct range *r, size_t from, size_t to, bool write)
@@ -393,10 +395,14 @@ bool watch_open(struct range *r, size_t from, size_t to, bool write)
 		protect(r, from, to, write ? PROT_READ | PROT_WRITE : PROT_READ);
 		return true;
 	}
-	if (map_pages(uffd, at(r, from), (to - from) * GRANULE, write))
-		return true;
-	hetcuda_log("managed memory at %p can't be shown: %s", at(r, from), strerror(errno));
-	return false;
+	bool all = true;
+	PAGES_THERE(r, at, n, from * GRANULE, to * GRANULE) {
+		if (map_pages(uffd, pointer(r->address + at), n, write))
+			continue;
+		hetcuda_log("managed memory at %#llx can't be shown: %s", r->address + at, strerror(errno));
+		all = false;
+	}
+	return all;
 }
 
 void watch_allow(struct range *r, size_t from, size_t to)
@@ -405,8 +411,10 @@ void watch_allow(struct range *r, size_t from, size_t to)
 		protect(r, from, to, PROT_READ | PROT_WRITE);
 		return;
 	}
-	struct uffdio_writeprotect w = {.range = {.start = (uintptr_t)at(r, from), .len = (to - from) * GRANULE}};
-	while (ioctl(uffd, UFFDIO_WRITEPROTECT, &w) != 0 && errno == EAGAIN) {
+	PAGES_THERE(r, at, n, from * GRANULE, to * GRANULE) {
+		struct uffdio_writeprotect w = {.range = {.start = r->address + at, .len = n}};
+		while (ioctl(uffd, UFFDIO_WRITEPROTECT, &w) != 0 && errno == EAGAIN) {
+		}
 	}
 }
 
@@ -440,6 +448,14 @@ void watch_suspend(void)
 		close_uffd();
 }
 
+static bool watch_all(int fd, const struct range *r)
+{
+	PAGES_THERE(r, at, n, 0, r->split ? r->size : 0)
+		if (!watch_addresses(fd, pointer(r->address + at), n, tracks))
+			return false;
+	return true;
+}
+
 // resume_uffd watches everything anew; false if that isn't possible (any more:
 // the process may be on another host).
 static bool resume_uffd(void)
@@ -448,7 +464,7 @@ static bool resume_uffd(void)
 	if (fd < 0)
 		return false;
 	for (struct range *r = range_first(); r; r = range_next(r)) {
-		if (r->split && !watch_addresses(fd, at(r, 0), r->size, tracks)) {
+		if (!watch_all(fd, r)) {
 			close(fd);
 			return false;
 		}

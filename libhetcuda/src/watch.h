@@ -25,9 +25,9 @@ size_t watch_unit(void);
 // watch_tracks_writes tells whether CLEAN granules can be told from DIRTY ones.
 bool watch_tracks_writes(void);
 
-// watch_add begins to watch a range of which all is DEVICE's; watch_remove ends.
-bool watch_add(struct range *r);
-void watch_remove(struct range *r);
+// watch_add begins to watch pages of a range that are DEVICE's; watch_remove ends.
+bool watch_add(CUdeviceptr address, size_t size);
+void watch_remove(CUdeviceptr address, size_t size);
 
 // watch_close keeps the CPU from touching granules; watch_open lets it. The
 // pages are there.

@@ -8,6 +8,7 @@
 #include "managed_driver.h"
 #include "real.h"
 #include "thread.h"
+#include "variables.h"
 
 void hetcuda_thread_internal(void)
 {
@@ -59,6 +60,11 @@ void managed_driver_freed(CUdeviceptr address)
 void managed_context_gone(CUcontext context)
 {
 	(void)context;
+}
+
+bool variables_any(void)
+{
+	return false;
 }
 
 int managed_quiesce(char *text)

@@ -232,12 +232,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return r;
 }
 
-CUresult managed_create(CUdeviceptr *address, size_t size)
+CUresult managed_create(CUdeviceptr *address, size_t size, int gpu)
 {
 	struct alloc *a = alloc_new();
-	int gpu = context_gpu();
-	if (gpu < 0)
-		return CUDA_ERROR_INVALID_CONTEXT;
 	void *p = a ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -251,7 +248,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags
 	ENTER();
 	if (!address || size == 0 || flags != CU_MEM_ATTACH_GLOBAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	return managed_create(address, size);
+	return context_gpu() < 0 ? CUDA_ERROR_INVALID_CONTEXT : managed_create(address, size, context_gpu());
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)
@@ -260,7 +257,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	struct alloc *a = alloc_at(address);
 	if (address == 0)
 		return CUDA_SUCCESS;
-	if (!a || address != a->address || (a->kind != DEVICE && a->kind != MANAGED))
+	if (!a || address != a->address || a->variable || (a->kind != DEVICE && a->kind != MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
 	alloc_drop(a);
 	return CUDA_SUCCESS;

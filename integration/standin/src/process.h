@@ -37,6 +37,7 @@ struct alloc {
 	struct memory *memory;    // MAPPED
 	uint8_t access[MAX_GPUS]; // MAPPED: CUmemAccess_flags of each GPU
 	CUmemoryPool pool;        // DEVICE: NULL if it is of none
+	bool variable;            // DEVICE, MANAGED: of a module, and goes with it
 };
 
 // Physical memory, from cuMemCreate or from another process.
@@ -220,8 +221,8 @@ bool memory_each(int gpu, bool (*one)(const struct alloc *a, void *context), voi
 // alloc_drop frees an allocation and what it holds.
 void alloc_drop(struct alloc *a);
 
-// managed_create makes managed memory on the GPU of the current context.
-CUresult managed_create(CUdeviceptr *address, size_t size);
+// managed_create makes managed memory.
+CUresult managed_create(CUdeviceptr *address, size_t size, int gpu);
 
 // kernel_find returns a kernel that is known, or NULL.
 const struct CUfunc_st *kernel_find(const char *name);

@@ -5,7 +5,7 @@
 // it. Each tick adds one to every word of device memory, reads all of it back
 // and compares; a word that differs, or any CUDA error, ends it with status 1.
 //
-//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-c] [-k pieces] [-p keep|event|close]
+//     toy [-b bytes] [-n ranks] [-i ms] [-t ticks] [-l ms] [-g gpu] [-m [-s]] [-v plain|compressed] [-c] [-k pieces] [-p keep|event|close]
 //
 // It prints "tick K sum S" (with more than one rank: "rank R tick K sum S")
 // every tick. See README.md for the options.
@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cubin.h"
 #include "toy_ptx.h"
 
 #ifndef cuCtxCreate // a toolkit of CUDA 13 may not declare the old form
@@ -41,6 +42,7 @@ static struct {
 	unsigned long ticks;
 	bool managed, system_calls, collective;
 	const char *ipc; // NULL, "keep", "event" or "close"
+	const char *variables; // NULL, "plain" or "compressed"
 } opt = {.bytes = 1 << 20, .ranks = 1, .gpu = -1, .interval_ms = 100};
 
 // What the ranks share: host memory, registered with the GPU if they meet.
@@ -55,8 +57,9 @@ static struct shared {
 
 struct rank {
 	int number;
-	CUdeviceptr data, managed, counters, imported, kept[MAX_KEPT];
+	CUdeviceptr data, managed, beside, counters, imported, kept[MAX_KEPT];
 	CUmodule module;
+	CUlibrary library; // with -v
 	CUfunction add, spin, meet;
 	CUevent event;
 	int file; // with -s, what the kernel writes managed memory to and reads it from
@@ -176,11 +179,31 @@ static void share(struct rank *k)
 	}
 }
 
+// load_variables loads a library with a managed variable, as the CUDA runtimes do it: there
+// is no context yet, and the CPU uses the variable at once. Beside it, in the same page, is
+// one of the device.
+static void load_variables(struct rank *k)
+{
+	static const struct cubin_variable variables[] = {{"managed", MANAGED * 4, NULL, true}, {"beside", 4, NULL, false}, {0}};
+	static unsigned char cubin[1 << 14], fatbin[1 << 15];
+	static struct fatbin_wrapper wrapper = {0x466243b1, 1, fatbin, NULL};
+	size_t size = cubin_make(cubin, variables, NULL);
+	fatbin_begin(fatbin);
+	fatbin_add(fatbin, FATBIN_IS_ELF, cubin, size, strcmp(opt.variables, "compressed") == 0);
+	CK(cuLibraryLoadData(&k->library, &wrapper, NULL, NULL, 0, NULL, NULL, 0));
+	CK(cuLibraryGetManaged(&k->managed, &size, k->library, "managed"));
+	for (uint32_t i = 0; i < MANAGED; i++)
+		((uint32_t *)(uintptr_t)k->managed)[i] += 7;
+}
+
 static void setup(struct rank *k)
 {
 	int count;
+	size_t size;
 	CUcontext context;
 	CK(cuInit(0));
+	if (opt.variables)
+		load_variables(k);
 	CK(cuDeviceGetCount(&count));
 	CK(cuDevicePrimaryCtxRetain(&context, opt.gpu >= 0 ? opt.gpu : k->number % count));
 	CK(cuCtxSetCurrent(context));
@@ -191,6 +214,8 @@ static void setup(struct rank *k)
 		CK(cuMemsetD32(k->managed, 7, MANAGED));
 		k->file = opt.system_calls ? memfd_create("managed", MFD_CLOEXEC) : -1;
 	}
+	if (opt.variables)
+		CK(cuLibraryGetGlobal(&k->beside, &size, k->library, "beside"));
 	if (opt.collective) {
 		CK(cuMemHostRegister(shared, sizeof *shared, CU_MEMHOSTREGISTER_DEVICEMAP));
 		CK(cuMemHostGetDevicePointer(&k->counters, shared->counters, 0));
@@ -205,7 +230,9 @@ static void teardown(struct rank *k)
 	CK(cuMemFree(k->data));
 	for (int i = 0; i < opt.kept; i++)
 		CK(cuMemFree(k->kept[i]));
-	if (k->managed)
+	if (k->library)
+		CK(cuLibraryUnload(k->library));
+	else if (k->managed)
 		CK(cuMemFree(k->managed));
 	if (opt.collective)
 		CK(cuMemHostUnregister(shared));
@@ -224,6 +251,9 @@ static void work(struct rank *k, uint32_t tick)
 	words = MANAGED;
 	if (k->managed)
 		launch(k->add, MANAGED / 256, 256, (void *[]){&k->managed, &words, &one});
+	words = 1;
+	if (k->beside)
+		launch(k->add, 1, 256, (void *[]){&k->beside, &words, &one});
 }
 
 // move has a system call use managed memory. While that is being saved it fails.
@@ -258,6 +288,14 @@ static ssize_t to_managed(const struct rank *k)
 static void verify_managed(const struct rank *k, uint32_t tick)
 {
 	static uint32_t words[MANAGED];
+	if (k->beside) {
+		CK(cuMemcpyDtoH(words, k->beside, 4));
+		if (words[0] != tick) {
+			printf("error: the variable beside it is %u and not %u\n", words[0], tick);
+			fflush(stdout);
+			_exit(1);
+		}
+	}
 	uint32_t *p = opt.system_calls ? words : (uint32_t *)(uintptr_t)k->managed;
 	if (opt.system_calls) {
 		move("write from", from_managed, k);
@@ -363,7 +401,7 @@ static int run_ranks(void)
 
 static void options(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:msck:p:")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "b:n:i:t:l:g:msck:p:v:")) != -1;) {
 		switch (o) {
 		case 'b': opt.bytes = strtoull(optarg, NULL, 10) / 4 * 4; break;
 		case 'n': opt.ranks = atoi(optarg); break;
@@ -376,6 +414,7 @@ static void options(int argc, char **argv)
 		case 'c': opt.collective = true; break;
 		case 'k': opt.kept = atoi(optarg); break;
 		case 'p': opt.ipc = optarg; break;
+		case 'v': opt.variables = optarg; break;
 		default: exit(2);
 		}
 	}
