@@ -48,6 +48,8 @@ func Load(text string) (*Program, error) {
 		return nil, err
 	}
 	verify(m, "passes")
+	pause.Prepare(m)
+	verify(m, "pause")
 	p := &Program{Source: src, Module: m}
 	for _, f := range m.Funcs {
 		if f.Kernel && f.Blocks != nil {

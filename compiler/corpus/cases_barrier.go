@@ -25,6 +25,7 @@ var barrierCases = []entry{
 	{"spin_lock", spinLock},
 	{"pipeline", pipeline},
 	{"asserts", asserts},
+	{"uneven", uneven},
 }
 
 func namedBarriers(r *rand.Rand) *Case {
@@ -273,4 +274,54 @@ func asserts(r *rand.Rand) *Case {
 		next, want = append(next, to...), append(want, at...)
 	}
 	return &Case{Launches: []Launch{launch(blocks, n, in(next), out(want), uint32(n), uint32(steps))}}
+}
+
+func uneven(r *rand.Rand) *Case {
+	const blocks, threads, rounds = 2, 64, 3
+	data := words(r, blocks*threads)
+	var sums, mixed []uint32
+	for box := range slices.Chunk(data, threads) {
+		part := slices.Clone(box)
+		for t, x := range box {
+			for range x % 300 {
+				part[t] = (part[t] ^ part[t]>>15) * 0x2c1b3c6d
+			}
+		}
+		for t := range box {
+			sum := uint32(0)
+			for i := range t + 1 {
+				sum += part[i] ^ uint32(i)
+			}
+			sums = append(sums, sum)
+		}
+		mixed = append(mixed, unevenRounds(box, rounds)...)
+	}
+	first, second := launch(blocks, threads, in(data), out(sums)), launch(blocks, threads, in(data), out(mixed), uint32(rounds))
+	second.Kernel = "uneven_rounds"
+	return &Case{Launches: []Launch{first, second}}
+}
+
+func unevenRounds(box []uint32, rounds int) []uint32 {
+	v := slices.Clone(box)
+	for round := range rounds {
+		for t := range v {
+			x := v[t]
+			for i := x % 5; i > 0; i-- {
+				for j := uint32(t)%7 + i; j > 0; j-- {
+					x = (x^x>>13)*0x297a2d39 + j
+				}
+				x += i
+			}
+			v[t] = x
+		}
+		part := slices.Clone(v)
+		for t := range v {
+			other := part[(t+round)%len(v)]
+			for i := other % 11; i > 0; i-- {
+				other = other/2 + v[t]
+			}
+			v[t] += other
+		}
+	}
+	return v
 }

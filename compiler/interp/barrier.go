@@ -135,7 +135,7 @@ func (b *block) complete(bar *barrier) bool {
 		x.s.pc++
 		x.s.waits = ready
 	}
-	if point := bar.point(b); point != 0 && b.asks(point) {
+	if point := bar.point(b); point != 0 && (b.stopping || b.asks(point)) {
 		b.pauseAll(point)
 	}
 	return true

@@ -13,9 +13,10 @@ type block struct {
 	shared   []byte
 	warps    []*warp
 	barriers map[uint64]*barrier
-	live     int // threads that have neither ended nor left at a pause point
-	ended    int // threads that have ended
-	paused   int // the point at which all threads left, or 0
+	live     int  // threads that have neither ended nor left at a pause point
+	ended    int  // threads that have ended
+	paused   int  // the point at which all threads left, or 0
+	stopping bool // threads are on their way there, from loops
 	// What it did in its last turn: steps, accesses to memory that other blocks
 	// write, and whether something else has come to its end.
 	took, polls uint64

@@ -20,6 +20,7 @@ func init() { // it refers to itself through calls
 	builders = map[ir.Op]func(*builder) error{
 		ir.NoOp: (*builder).nothing, ir.Prefetch: (*builder).nothing, ir.Nanosleep: (*builder).sleep, ir.Fence: (*builder).nothing,
 		ir.CpAsyncCommit: (*builder).nothing, ir.CpAsyncWait: (*builder).nothing, ir.Free: (*builder).free,
+		ir.Poll: (*builder).poll, ir.Gather: (*builder).nothing,
 		ir.Pack: (*builder).pack, ir.Unpack: (*builder).unpack,
 		ir.Setp: (*builder).setp, ir.Set: (*builder).set, ir.Selp: (*builder).selp, ir.Testp: (*builder).testp,
 		ir.Ld: (*builder).load, ir.St: (*builder).store, ir.Cvta: (*builder).cvta, ir.CvtaTo: (*builder).cvta,

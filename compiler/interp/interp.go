@@ -54,7 +54,8 @@ type Launch struct {
 	State []byte
 	// Pause is asked at each pause point whether the block stops there; 0 is the
 	// kernel's entry. At a back-edge it is asked for each group of threads that
-	// reach it together. nil: nothing stops.
+	// reach it together; where that is in a loop between barriers, with the number of the
+	// barrier where the block stops then. nil: nothing stops.
 	Pause func(block uint32, point int) bool
 
 	// Out gets what printf prints; nil: nothing.
@@ -89,7 +90,7 @@ type grid struct {
 	shared       *ir.Layout
 	sharedBytes  int64 // static and dynamic
 	steps, limit uint64
-	points       map[*ir.Instr]int    // of barriers
+	points       map[*ir.Instr]int    // of barriers, and of what polls for them
 	edges        map[[2]*ir.Block]int // of back-edges
 	printer      *printer
 	fault        *Fault

@@ -25,6 +25,9 @@ func (g *grid) preparePausing() error {
 	}
 	for n := range g.Plan.Points {
 		p := &g.Plan.Points[n]
+		for _, poll := range p.Polls {
+			g.points[poll] = n + 1
+		}
 		if p.Kind == pause.BackEdge {
 			g.edges[[2]*ir.Block{p.From, p.Block}] = n + 1
 		} else {
@@ -40,6 +43,18 @@ func (g *grid) asksBlock(id uint32, point int) bool {
 }
 
 func (b *block) asks(point int) bool { return b.asksBlock(b.id, point) }
+
+// poll makes ir.Poll ready: with a yes all threads of the block stop at the barrier
+// that those which poll go to.
+func (b *builder) poll() error {
+	point, d := b.points[b.Instr], b.to(0, ir.Pred)
+	b.i.run = func(w *warp, f *frame, mask uint32) {
+		yes := point != 0 && w.asks(point)
+		w.stopping = w.stopping || yes
+		d.setPred(f, everywhere(yes), mask)
+	}
+	return nil
+}
 
 func (g *grid) status(id uint32) []byte { return g.State[4*int64(id):][:4] }
 

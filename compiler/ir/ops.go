@@ -123,6 +123,10 @@ const (
 	Malloc     // Dst[0] = generic address or 0; Args[0] bytes
 	Free
 
+	// Threads that stop in a loop (passes.Gather).
+	Poll   // Dst[0] = a predicate: this thread leaves its loop, because a pause is asked for
+	Gather // no effect; begins a block that threads execute only while their block stops; Args[0]: 1 on the way back
+
 	// Calls, and the end of blocks.
 	Call // not a terminator
 	Br   // to Targets[0]; with a guard, where it doesn't hold, Targets[1]
@@ -145,6 +149,7 @@ var opNames = [numOps]string{
 	"mbar_test", "mbar_try", "mbar_pending", "mbar_expect",
 	"bar", "warp_sync", "shfl", "vote", "match", "redux", "activemask", "elect",
 	"mma", "wmma_load", "wmma_store", "wmma_mma", "ldmatrix", "stmatrix", "movmatrix", "nanosleep", "printf", "assertfail", "malloc", "free",
+	"poll", "gather",
 	"call", "br", "brx", "ret", "exit", "trap",
 }
 

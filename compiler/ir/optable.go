@@ -195,6 +195,8 @@ var opTable = [numOps]opInfo{
 	Assertfail: {args: []kind{kAddr, kAddr, k32, kAddr, k64}},
 	Malloc:     {dst: []kind{k64}, args: []kind{k64}},
 	Free:       {args: []kind{kAddr}},
+	Poll:       {dst: pred},
+	Gather:     {args: word},
 
 	Call: {args: []kind{k64}, minArgs: none},
 	Br:   {},

@@ -150,6 +150,9 @@ func (e *emitter) reduce(bar *ir.Instr) string {
 // smaller ones thread 0 reads, at every site.
 func (e *emitter) check(number int) {
 	point := &e.plan.Points[number-1]
+	if e.meets(number) {
+		return
+	}
 	if point.Kind == pause.BackEdge {
 		e.place(checkLabel(number))
 		e.checkBackEdge(point)

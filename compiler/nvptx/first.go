@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
@@ -57,7 +58,7 @@ func (w *firstWalk) walk(from *ir.Block) bool {
 		ends, quiet := w.block(b)
 		next := 0
 		if ends {
-			next = len(b.Succs())
+			next = len(begun(b))
 		}
 		path = append(path, frame{b, next})
 		return quiet
@@ -67,12 +68,12 @@ func (w *firstWalk) walk(from *ir.Block) bool {
 	}
 	for len(path) > 0 {
 		top := &path[len(path)-1]
-		if top.next == len(top.block.Succs()) {
+		if top.next == len(begun(top.block)) {
 			w.state[top.block] = hasWalked
 			path = path[:len(path)-1]
 			continue
 		}
-		to := top.block.Succs()[top.next]
+		to := begun(top.block)[top.next]
 		top.next++
 		switch w.state[to] {
 		case walking:
@@ -86,6 +87,11 @@ func (w *firstWalk) walk(from *ir.Block) bool {
 	return true
 }
 
+// begun returns where a block leads to in a kernel that is not resumed.
+func begun(b *ir.Block) []*ir.Block {
+	return slices.DeleteFunc(slices.Clone(b.Succs()), passes.Gathering)
+}
+
 // block tells whether the way ends in a block, at a point, and whether nothing of
 // it before is seen from outside.
 func (w *firstWalk) block(b *ir.Block) (ends, quiet bool) {
@@ -93,7 +99,7 @@ func (w *firstWalk) block(b *ir.Block) (ends, quiet bool) {
 		for _, n := range w.of[b] {
 			if w.plan.Points[n].Index == i {
 				w.points = append(w.points, n+1)
-				return true, true
+				return true, len(w.plan.Points[n].Polls) == 0
 			}
 		}
 		if seen(in) {

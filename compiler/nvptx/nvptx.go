@@ -123,6 +123,8 @@ type emitter struct {
 	names  map[*ir.Var]string
 	out    *strings.Builder
 	labels int // how many of our own there are
+	// seldom prints what lies behind all else.
+	seldom []func()
 }
 
 func newEmitter(plan *pause.Plan, declared map[string]bool) *emitter {
@@ -200,10 +202,14 @@ func (e *emitter) kernel() error {
 	e.header()
 	e.declare()
 	e.prologue()
+	e.polls()
 	if e.ways != nil {
 		e.resume()
 	}
 	for i, b := range e.fn.Blocks {
+		if e.unused(b) {
+			continue
+		}
 		e.place(blockLabel(i))
 		e.passThrough(b)
 		if err := e.block(b); err != nil {
@@ -220,6 +226,9 @@ func (e *emitter) kernel() error {
 		e.save(i + 1)
 	}
 	e.saved()
+	for _, behind := range e.seldom {
+		behind()
+	}
 	if e.ways != nil {
 		e.waysOn()
 	}

@@ -57,10 +57,11 @@ func read(t *testing.T, text string) *ir.Module {
 	return m
 }
 
-// TestGolden: all that is printed for a loop with a barrier, and for one without.
+// TestGolden: all that is printed for a loop with a barrier, for one without, and for one
+// before a barrier.
 // Hints for caches are as they were.
 func TestGolden(t *testing.T) {
-	for _, name := range []string{"barrier", "backedge"} {
+	for _, name := range []string{"barrier", "backedge", "gather"} {
 		in, err := os.ReadFile("testdata/" + name + ".in.ptx")
 		if err != nil {
 			t.Fatal(err)

@@ -80,7 +80,16 @@ func (e *emitter) varName(v *ir.Var) string {
 func (e *emitter) block(b *ir.Block) error {
 	for i, in := range b.Instrs {
 		e.source(b, i)
-		if point := e.barrierPoint(b, i); point > 0 {
+		switch point := e.barrierPoint(b, i); {
+		case in.Op == ir.Gather:
+			continue
+		case in.Op == ir.Poll:
+			e.poll(b)
+			continue
+		case e.meets(point):
+			e.meet(in, point)
+			continue
+		case point > 0:
 			if err := e.barrier(in, point); err != nil {
 				return err
 			}
@@ -160,8 +169,8 @@ func (e *emitter) systemCall(name string, in *ir.Instr) {
 func (e *emitter) printable() error {
 	for _, b := range e.fn.Blocks {
 		for _, in := range b.Instrs {
-			if in.Op.Terminator() || systemCalls[in.Op] != "" {
-				continue
+			if in.Op.Terminator() || systemCalls[in.Op] != "" || in.Op == ir.Gather || in.Op == ir.Poll || in.Op == ir.Bar && in.Text == "" {
+				continue // printed otherwise
 			}
 			if _, err := e.text(in); err != nil {
 				return fmt.Errorf("line %d: %w", in.Pos.Line, err)
@@ -254,6 +263,10 @@ func (e *emitter) terminator(b *ir.Block, in *ir.Instr) error {
 	switch in.Op {
 	case ir.Br:
 		next := e.blocks[b] + 1
+		if e.stays(b, in) {
+			e.branch("", b, in.Targets[1], next)
+			break
+		}
 		e.branch(e.guard(in), b, in.Targets[0], next)
 		if in.Guard != ir.NoReg {
 			e.branch("", b, in.Targets[1], next)
@@ -393,7 +406,7 @@ func (e *emitter) made(in *ir.Instr) (string, error) {
 			t = t.Bits()
 		}
 		return plain("mov." + t.String()), nil
-	case ir.Add, ir.Sub, ir.And, ir.Or, ir.Xor, ir.Not, ir.Shl, ir.Shr, ir.Selp, ir.Neg:
+	case ir.Add, ir.Sub, ir.And, ir.Or, ir.Xor, ir.Not, ir.Shl, ir.Shr, ir.Selp, ir.Neg, ir.Max:
 		if in.Mods != (ir.Mods{}) {
 			break
 		}

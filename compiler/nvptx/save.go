@@ -87,7 +87,7 @@ func (e *emitter) saved() {
 	}
 	if e.copiesLater() {
 		e.line("cp.async.wait_all;")
-		e.line("bar.sync 0;")
+		e.line("barrier.sync 0;") // at some points a warp's threads come one by one
 	}
 	e.shared(false)
 	e.statusAddress()

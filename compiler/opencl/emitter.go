@@ -30,6 +30,9 @@ type emitter struct {
 	// order are the blocks' labels.
 	order map[*ir.Block]int
 	mode  Mode
+	// returns tells that the text begins, in natural mode, at a point to which threads
+	// come from loops.
+	returns bool
 	// words is how many each thread has in local memory to tell others, saved are
 	// the points that the text goes to.
 	words int

@@ -50,7 +50,9 @@ func (e *emitter) guard(in *ir.Instr) string {
 // effect writes an instruction without its guard. It may declare variables.
 func (e *emitter) effect(in *ir.Instr) {
 	switch in.Op {
-	case ir.NoOp, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait, ir.Nanosleep, ir.MbarExpect:
+	case ir.NoOp, ir.Prefetch, ir.CpAsyncCommit, ir.CpAsyncWait, ir.Nanosleep, ir.MbarExpect, ir.Gather:
+	case ir.Poll:
+		e.set(in.Dst[0], ir.Pred, e.poll())
 	case ir.Mov:
 		e.set(in.Dst[0], in.Type, e.bits(in.Args[0], in.Type))
 	case ir.Pack:

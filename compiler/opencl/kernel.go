@@ -54,6 +54,7 @@ var locals = []struct{ name, text string }{
 	{"hg_at", "uint hg_at = 0;"},
 	{"hg_none", "bool hg_none = false;"},
 	{"hg_round", "uint hg_round = 0;"},
+	{"hg_any", "uint hg_any = 0;"},
 }
 
 var word = regexp.MustCompile(`\bhg_[a-z]+\b`)

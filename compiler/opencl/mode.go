@@ -15,7 +15,7 @@ func modeOf(f *ir.Func) (Mode, string) {
 	if passes.TooLarge(f) {
 		return General, "it is too large"
 	}
-	c := passes.NewCFG(f)
+	c := passes.Undisturbed(f)
 	u := c.StrictUniformity() // a work item that has trapped must not be missed at a barrier
 	meets := false
 	for n, b := range c.Blocks {
@@ -29,6 +29,7 @@ func modeOf(f *ir.Func) (Mode, string) {
 			}
 		}
 	}
+	c = passes.NewCFG(f)
 	if meets && len(c.Loops(c.Dominators()).Irreducible) > 0 {
 		return General, "a loop has two beginnings"
 	}

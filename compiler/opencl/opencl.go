@@ -355,6 +355,7 @@ const anyStatus = -2
 // threads with points of their own, or anyStatus (in general mode).
 func (e *emitter) entry(k *Kernel, name string, resume int) (string, error) {
 	e.depth = 1
+	e.returns = e.mode == Natural && resume > 0 && len(e.plan.Points[resume-1].Polls) > 0
 	e.dispatchCycles()
 	if e.mode == General {
 		e.general(resume)
@@ -393,5 +394,8 @@ func (e *emitter) fixedWords() int {
 	if e.mode == General {
 		return generalWords + 4
 	}
-	return 4
+	if e.gathers() {
+		return meetWords + 4
+	}
+	return meetWords
 }

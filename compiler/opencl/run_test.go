@@ -59,6 +59,7 @@ var programs = []struct {
 	{"collatz", opencl.Natural, launch{grid: [3]uint32{4, 1, 1}, block: [3]uint32{48, 1, 1}, params: []uint64{3}, data: make([]byte, 8*4*48)}},
 	{"warp", opencl.Natural, launch{grid: [3]uint32{1, 1, 1}, block: [3]uint32{128, 1, 1}, data: randomWords(32*128, 0)}},
 	{"divergent", opencl.General, launch{grid: [3]uint32{1, 1, 1}, block: [3]uint32{128, 1, 1}, data: randomWords(8*128, 50)}},
+	{"gather", opencl.Natural, launch{grid: [3]uint32{1, 1, 1}, block: [3]uint32{64, 1, 1}, data: randomWords(64, 0)}},
 	{"print", opencl.Natural, launch{grid: [3]uint32{1, 1, 1}, block: [3]uint32{5, 1, 1}, data: make([]byte, 20)}},
 	{"atomics", opencl.Natural, launch{grid: [3]uint32{1, 1, 1}, block: [3]uint32{256, 1, 1}, data: append(make([]byte, 4096), append(randomWords(256, 0), make([]byte, 36000)...)...)}},
 }

@@ -5,6 +5,7 @@ package opencl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
@@ -62,6 +63,32 @@ func (e *emitter) edge(from, to *ir.Block) string {
 	return fmt.Sprintf("{ if ((++hg_round & %d) == 0 && hg_flagged(hg)) goto hg_save%d; %s }", flagRounds-1, k, jump)
 }
 
+// poll is the end of a loop's round between barriers: the same.
+func (e *emitter) poll() string {
+	if len(e.plan.Points) == 0 {
+		return "false"
+	}
+	return fmt.Sprintf("(++hg_round & %d) == 0 && hg_flagged(hg)", flagRounds-1)
+}
+
+// gathers tells of a kernel in natural mode with loops between barriers that threads
+// leave to stop.
+func (e *emitter) gathers() bool {
+	return e.mode == Natural && slices.ContainsFunc(e.plan.Points, func(p pause.Point) bool { return len(p.Polls) > 0 })
+}
+
+// meetWords are where the words of barriers begin to which these threads go.
+const meetWords = 4
+
+// clearMeet clears them, by the leader.
+func (e *emitter) clearMeet() {
+	for i := range 3 {
+		if e.gathers() {
+			e.line("hg_pf[%d] = 0;", meetWords+i)
+		}
+	}
+}
+
 // flagRounds is a power of two: a read of the flag costs about as much as a round
 // of a short loop.
 const flagRounds = 64
@@ -78,6 +105,7 @@ func (e *emitter) enter() {
 	if e.backEdges() {
 		e.line("hg_pf[%d] = 0;", e.anyWord())
 	}
+	e.clearMeet()
 	e.close()
 	e.line(barrier)
 	if e.backEdges() && e.mode == Natural {
@@ -196,6 +224,11 @@ func (e *emitter) restore(k int) {
 	e.line("hg_load_shared(area, hg_shared, shared, hg_t, hg_n);")
 	e.loadValues(k)
 	e.close()
+	if e.gathers() {
+		e.open("if (hg_t == 0)")
+		e.clearMeet()
+		e.close()
+	}
 	e.line(barrier)
 }
 

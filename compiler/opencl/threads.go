@@ -163,6 +163,10 @@ func (e *emitter) uniformBar(b *ir.Block, index int, in *ir.Instr) {
 		e.line(barrier)
 		return
 	}
+	if k := e.pointAt(b, index); k > 0 && len(e.plan.Points[k-1].Polls) > 0 {
+		e.meet(k, in)
+		return
+	}
 	if in.Mods.Bar == ir.BarArrive {
 		e.fail("bar.arrive that all threads reach")
 		return
@@ -176,6 +180,25 @@ func (e *emitter) uniformBar(b *ir.Block, index int, in *ir.Instr) {
 	e.line("for (uint i = 0; i < hg_n; i++)")
 	e.line("\tv += w[i * hg_w];")
 	e.reduced(in, "v", "hg_n - v")
+}
+
+// meet writes, in natural mode, a barrier to which threads come from loops, because
+// somebody asks for a pause. One word of three in turn tells that some have: the
+// leader clears the next one, which all have read who came to the last barrier.
+func (e *emitter) meet(k int, in *ir.Instr) {
+	e.saved[k] = true
+	e.line("__local uint *f = hg_pf + (hg_ph++ & 1), *a = hg_pf + %d + hg_any;", meetWords)
+	e.line("hg_any = hg_any < 2 ? hg_any + 1 : 0;")
+	e.open("if (hg_t == 0)")
+	e.line("*f = hg_flagged(hg);")
+	e.line("hg_pf[%d + hg_any] = 0;", meetWords)
+	e.close()
+	e.line("if (%s) *a = 1;", e.bits(in.Args[len(in.Args)-1], ir.Pred))
+	e.line(barrier)
+	e.set(in.Dst[0], ir.Pred, "*a != 0")
+	e.open("if (*f || *a)")
+	e.line("goto hg_save%d;", k)
+	e.close()
 }
 
 // reduced writes a barrier's reduction: yes and no are how many threads had a true

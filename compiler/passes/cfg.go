@@ -17,8 +17,10 @@ type CFG struct {
 }
 
 // NewCFG makes the control flow of a function with blocks.
-func NewCFG(f *ir.Func) *CFG {
-	order := postOrder(f.Blocks[0])
+func NewCFG(f *ir.Func) *CFG { return newCFG(f, (*ir.Block).Succs) }
+
+func newCFG(f *ir.Func, succsOf func(*ir.Block) []*ir.Block) *CFG {
+	order := postOrder(f.Blocks[0], succsOf)
 	c := &CFG{Func: f, Blocks: make([]*ir.Block, len(order)), Number: make(map[*ir.Block]int, len(order))}
 	for i, b := range order {
 		n := len(order) - 1 - i
@@ -27,7 +29,7 @@ func NewCFG(f *ir.Func) *CFG {
 	c.Succs, c.Preds = make([][]int, len(order)), make([][]int, len(order))
 	seen := make([]int, len(order))
 	for n, b := range c.Blocks {
-		for _, to := range b.Succs() {
+		for _, to := range succsOf(b) {
 			s := c.Number[to]
 			if seen[s] == n+1 {
 				continue
@@ -41,7 +43,7 @@ func NewCFG(f *ir.Func) *CFG {
 }
 
 // postOrder walks without recursion: a function can be a million blocks deep.
-func postOrder(entry *ir.Block) []*ir.Block {
+func postOrder(entry *ir.Block, succsOf func(*ir.Block) []*ir.Block) []*ir.Block {
 	type frame struct {
 		block *ir.Block
 		next  int
@@ -51,7 +53,7 @@ func postOrder(entry *ir.Block) []*ir.Block {
 	stack := []frame{{block: entry}}
 	for len(stack) > 0 {
 		top := &stack[len(stack)-1]
-		succs := top.block.Succs()
+		succs := succsOf(top.block)
 		if top.next == len(succs) {
 			order = append(order, top.block)
 			stack = stack[:len(stack)-1]

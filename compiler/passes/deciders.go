@@ -35,7 +35,19 @@ func (c *CFG) controlDependence(post *Tree) [][]int {
 // a trap: whoever comes to what is behind a branch to such a one, comes there with
 // all others or the launch is over. What decides over the doomed is as ever.
 func (c *CFG) deciders(doomed []bool) [][]int {
-	// The doomed lead nowhere else, so the others are a graph of their own.
+	rest := c.without(doomed)
+	deciders := rest.controlDependence(rest.PostDominators())
+	for b, all := range c.controlDependence(c.PostDominators()) {
+		if doomed[b] {
+			deciders[b] = all
+		}
+	}
+	return deciders
+}
+
+// without is the control flow of blocks that are not doomed. The doomed lead nowhere
+// else, so the others are a graph of their own.
+func (c *CFG) without(doomed []bool) *CFG {
 	rest := &CFG{Func: c.Func, Blocks: c.Blocks, Succs: make([][]int, len(c.Blocks)), Preds: make([][]int, len(c.Blocks))}
 	for b, succs := range c.Succs {
 		for _, s := range succs {
@@ -45,13 +57,7 @@ func (c *CFG) deciders(doomed []bool) [][]int {
 			}
 		}
 	}
-	deciders := rest.controlDependence(rest.PostDominators())
-	for b, all := range c.controlDependence(c.PostDominators()) {
-		if doomed[b] {
-			deciders[b] = all
-		}
-	}
-	return deciders
+	return rest
 }
 
 // doomed finds the blocks from which every way ends in a trap.

@@ -84,10 +84,11 @@ func (c *CFG) Liveness() *Liveness {
 		todo, waiting[b] = append(todo, b), true
 	}
 	now := newRegSet(regs)
+	succs, preds := c.onward()
 	for len(todo) > 0 {
 		b := todo[len(todo)-1]
 		todo, waiting[b] = todo[:len(todo)-1], false
-		for _, s := range c.Succs[b] {
+		for _, s := range succs[b] {
 			l.Out[b].union(l.In[s])
 		}
 		copy(now, l.Out[b])
@@ -98,13 +99,36 @@ func (c *CFG) Liveness() *Liveness {
 		if !l.In[b].union(now) {
 			continue
 		}
-		for _, p := range c.Preds[b] {
+		for _, p := range preds[b] {
 			if !waiting[p] {
 				todo, waiting[p] = append(todo, p), true
 			}
 		}
 	}
 	return l
+}
+
+// onward returns where each block leads to, and from where. Threads that gather come
+// to blocks that send them on to another one of theirs, and do nothing else there:
+// of what these blocks lead to otherwise they need nothing.
+func (c *CFG) onward() (succs, preds [][]int) {
+	succs, preds = slices.Clone(c.Succs), make([][]int, len(c.Blocks))
+	for b := range succs {
+		if Gathering(c.Blocks[b]) {
+			succs[b] = nil
+			for _, s := range c.Succs[b] {
+				next := slices.DeleteFunc(slices.Clone(c.Succs[s]), func(n int) bool { return !Gathering(c.Blocks[n]) })
+				if len(next) == 0 {
+					next = []int{s}
+				}
+				succs[b] = append(succs[b], next...)
+			}
+		}
+		for _, s := range succs[b] {
+			preds[s] = append(preds[s], b)
+		}
+	}
+	return succs, preds
 }
 
 // step goes from behind an instruction to before it.

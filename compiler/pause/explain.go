@@ -24,6 +24,12 @@ func Explain(m *ir.Module, plans []*Plan) string {
 		for i := range p.Points {
 			point := &p.Points[i]
 			fmt.Fprintf(&s, "  point %d: %s (%s), %d values\n", i+1, point.Kind, where(m, point.Pos()), len(point.Values))
+			for _, poll := range point.Polls {
+				fmt.Fprintf(&s, "    also for threads at the end of a loop's round (%s)\n", where(m, poll.Pos))
+			}
+		}
+		for _, loop := range p.Kept {
+			fmt.Fprintf(&s, "  does not stop at the end of a loop's round (%s): %s\n", where(m, loop.Pos), loop.Why)
 		}
 	}
 	return s.String()

@@ -12,28 +12,37 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
 )
 
-// New decides how kernel f of m is paused. f is as passes.Prepare leaves it: a
-// kernel that still has calls runs to its end.
+// New decides how kernel f of m is paused. f is as passes.Prepare leaves it, and, if
+// threads are to stop in loops between barriers, Prepare behind that: a kernel that still
+// has calls runs to its end.
 func New(m *ir.Module, f *ir.Func) *Plan {
-	p := &planner{Plan: &Plan{Func: f, Shared: f.SharedLayout(m), Local: f.LocalLayout()}, module: m}
-	p.SharedBytes, p.LocalBytes = p.Shared.Size, p.Local.Size
+	p := newPlanner(m, f)
 	if passes.TooLarge(f) {
 		p.Waits = true // nobody has looked
 		p.class(RunsToEnd, f.Pos, "it is too large: %d blocks, %d registers", len(f.Blocks), len(f.Regs))
 		return p.Plan
 	}
-	p.cfg = passes.NewCFG(f)
-	p.loops = p.cfg.Loops(p.cfg.Dominators())
-	p.uniform = p.cfg.Uniformity()
 	p.decide()
 	p.layOut()
+	p.gathered()
 	return p.Plan
+}
+
+func newPlanner(m *ir.Module, f *ir.Func) *planner {
+	p := &planner{Plan: &Plan{Func: f, Shared: f.SharedLayout(m), Local: f.LocalLayout()}, module: m}
+	p.SharedBytes, p.LocalBytes = p.Shared.Size, p.Local.Size
+	if !passes.TooLarge(f) {
+		p.cfg = passes.Undisturbed(f)
+		p.loops = p.cfg.Loops(p.cfg.Dominators())
+		p.uniform = p.cfg.Uniformity()
+	}
+	return p
 }
 
 type planner struct {
 	*Plan
 	module  *ir.Module
-	cfg     *passes.CFG
+	cfg     *passes.CFG // as if nobody stopped
 	loops   *passes.Loops
 	uniform *passes.Uniformity
 }
@@ -203,7 +212,8 @@ func (p *planner) layOut() {
 	if len(p.Points) == 0 {
 		return
 	}
-	live := p.cfg.Liveness()
+	cfg := passes.NewCFG(p.Func)
+	live := cfg.Liveness()
 	start := int64(0)
 	if p.Points[0].Kind == BackEdge {
 		start = ThreadPointBytes
@@ -212,7 +222,7 @@ func (p *planner) layOut() {
 	var all []ir.Reg
 	for i := range p.Points {
 		point := &p.Points[i]
-		n := p.cfg.Number[point.Block]
+		n := cfg.Number[point.Block]
 		if point.Kind == BackEdge {
 			regs[i] = live.In[n].Regs()
 		} else {
@@ -234,6 +244,27 @@ func (p *planner) layOut() {
 		p.Points[i].Values, end = p.values(regs[i], start)
 		p.ThreadBytes = max(p.ThreadBytes, ir.AlignUp(end, align))
 	}
+}
+
+// gathered finds the loops from which threads come to points, and those from which
+// they don't.
+func (p *planner) gathered() {
+	at := map[*ir.Block]int{}
+	for i := range p.Points {
+		at[p.Points[i].Block] = i + 1
+	}
+	for _, b := range p.Func.Blocks {
+		if poll := b.Instrs[0]; poll.Op == ir.Poll {
+			meet := b.Succs()[0].Succs()[0]
+			for meet.Instrs[1].Op != ir.Bar { // it is a loop's exit
+				meet = meet.Succs()[0].Succs()[0]
+			}
+			if n := at[meet]; n > 0 {
+				p.Points[n-1].Polls = append(p.Points[n-1].Polls, poll)
+			}
+		}
+	}
+	_, p.Kept = p.gatherings()
 }
 
 // layOutTogether gives a register the same place at all points: where each

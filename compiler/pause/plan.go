@@ -6,7 +6,7 @@
 //
 // It has a kernel's class with its reason, its pause points, and the layout of
 // the state. How a kernel stops is each back end's part. The package knows no
-// target language, and changes no program.
+// target language. It changes programs in one way: Prepare.
 package pause
 
 import (
@@ -72,6 +72,10 @@ type Point struct {
 	Index int
 	// From is the block at the back-edge's other end.
 	From *ir.Block
+	// Polls are the Poll instructions, at the ends of loops' rounds, from which threads
+	// come to this barrier before their time, to stop there (Prepare). The barrier
+	// reduces then whether some have.
+	Polls []*ir.Instr
 	// Values are what is saved of each thread: the registers that are live, the
 	// largest first, then by their number.
 	Values []Value
@@ -102,6 +106,8 @@ type Plan struct {
 	Reason string // why it is of this class
 	Pos    ir.Pos // what the reason speaks of
 	Points []Point
+	// Kept are loops between barriers at which threads do not stop.
+	Kept []Loop
 	// Waits tells that blocks may wait for one another. Of a kernel without points
 	// all blocks begin, or none. In one with points a block that waits comes to a
 	// point again and again, and so it stops; those that have stopped and those that

@@ -19,7 +19,7 @@ import (
 // Where there is one, much less is taken for waiting already: any branch that a
 // read decides on. That costs no pause, and what is overlooked would wait for ever.
 func (p *planner) waits() (in *ir.Instr, what string, blind bool) {
-	w := &waits{planner: p, pointers: passes.FindPointers(p.module, p.Func)}
+	w := &waits{planner: p, pointers: passes.FindPointers(p.module, p.Func), of: passes.Spaces(ir.Global)}
 	heads := w.heads()
 	if len(heads) == 0 {
 		return nil, "", false
@@ -41,6 +41,7 @@ func (p *planner) waits() (in *ir.Instr, what string, blind bool) {
 type waits struct {
 	*planner
 	pointers *passes.Pointers
+	of       passes.SpaceSet // the memory that others write
 	// written has the instructions that write a register, and stores those that
 	// write what another one of the same block of threads can read.
 	written map[ir.Reg][]place
@@ -56,7 +57,7 @@ type place struct {
 // cycle is a set of blocks that go round.
 type cycle map[int]bool
 
-// heads are the blocks with reads of global memory that may be of what others write.
+// heads are the blocks with reads of memory that may be of what others write.
 func (w *waits) heads() []int {
 	var heads []int
 	for b, block := range w.cfg.Blocks {
@@ -71,7 +72,7 @@ func (w *waits) reads(in *ir.Instr) bool {
 	if in.Op != ir.Ld && in.Op != ir.Atom || strings.HasPrefix(in.Text, "ld.global.nc") {
 		return false
 	}
-	return w.pointers.Accesses(in).Has(passes.Spaces(ir.Global))
+	return w.pointers.Accesses(in).Has(w.of)
 }
 
 // index fills in what is written where.

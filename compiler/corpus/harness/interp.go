@@ -15,6 +15,8 @@ type Interpreter struct {
 	// First: what can be stopped is stopped at the first point that a block comes
 	// to, so that each kernel is stopped that can be.
 	First bool
+	// Pause, where it is set, says where blocks stop (interp.Launch.Pause).
+	Pause func(block uint32, point int) bool
 }
 
 // maxSteps bounds a launch: none of the corpus comes near it.
@@ -34,7 +36,9 @@ func (d Interpreter) Run(ctx context.Context, l *Launch, stop *rand.Rand) error 
 		Params: l.Params(), Vars: l.Program.Vars, Memory: &memory, Plan: l.Plan, State: l.State,
 		Out: &l.Program.Printed, MaxSteps: maxSteps,
 	}
-	if stop != nil {
+	if d.Pause != nil {
+		run.Pause = d.Pause
+	} else if stop != nil {
 		chance := []float64{0.5, 0.2, 0.05, 0.01}[stop.IntN(4)]
 		first := stop.IntN(4)
 		if d.First {

@@ -38,7 +38,11 @@ func Prepare(text string) (*ir.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, errors.Join(passes.Prepare(m), ir.Verify(m))
+	if err := passes.Prepare(m); err != nil {
+		return nil, err
+	}
+	pause.Prepare(m)
+	return m, ir.Verify(m)
 }
 
 // Prepared makes a case a program that can be paused, at its place in a device's

@@ -132,6 +132,65 @@ func loop(g *generator, t together) {
 	g.leave, g.leaveTogether, g.uniform, g.perWarp = leave, leaveTogether, uniform, perWarp
 }
 
+// phases are rounds that all threads of a block go together, or one: in each, threads
+// go round in loops of their own, tell another one what came of it, and some do so once more.
+func (g *generator) phases() {
+	g.size += 10
+	rounds, again := "%i"+itoa(g.loops), g.label()
+	g.loops++
+	together := g.n(2) == 1
+	if together {
+		g.emit("and.b32 %s, %s, 3;", rounds, pick(g, g.uniform))
+		g.place(again)
+	}
+	g.compute()
+	if end := g.label(); g.n(2) == 1 { // not for all threads
+		g.emit("@%s%s bra %s;", not(g), g.reg('p'), end)
+		g.uneven()
+		g.place(end)
+	} else {
+		g.uneven()
+	}
+	if g.n(4) > 0 {
+		g.emit("st.shared.b64 [%%own], %s;", g.reg('d'))
+		g.emit("bar.sync 0;")
+		g.emit("xor.b32 %%t0, %%tid_, 1;")
+		g.emit("min.u32 %%t0, %%t0, %d;", g.threads-1)
+		g.emit("mad.wide.u32 %%a0, %%t0, 16, %%cells;")
+		g.emit("ld.shared.b64 %s, [%%a0];", g.reg('d'))
+		if g.n(2) == 1 {
+			g.uneven()
+		}
+		g.emit("bar.sync 0;")
+	}
+	if together {
+		g.emit("add.u32 %s, %s, -1;", rounds, rounds)
+		g.emit("setp.gt.s32 %%q4, %s, 0;", rounds) // never a thread's own
+		g.emit("@%%q4 bra %s;", again)
+	}
+}
+
+// uneven is a loop, or two in one another, of which each thread has its own number of
+// rounds, up to so many that a pause may come in between.
+func (g *generator) uneven() {
+	var again, counts []string
+	for _, most := range []string{"127", "3"}[:1+g.n(2)] {
+		c := "%i" + itoa(g.loops)
+		g.loops++
+		counts, again = append(counts, c), append(again, g.label())
+		g.emit("and.b32 %s, %s, %s;", c, g.reg('r'), most)
+		g.place(again[len(again)-1])
+		for range 1 + g.n(4) {
+			g.compute()
+		}
+	}
+	for i, label := range slices.Backward(again) {
+		g.emit("add.u32 %s, %s, -1;", counts[i], counts[i])
+		g.emit("setp.gt.s32 %%q0, %s, 0;", counts[i])
+		g.emit("@%%q0 bra %s;", label)
+	}
+}
+
 // leave goes behind the loop.
 func leave(g *generator, t together) {
 	p, _ := g.condition(g.leaveTogether, t)

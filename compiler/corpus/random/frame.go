@@ -31,7 +31,7 @@ func (g *generator) begin() {
 // end writes the function that was begun.
 func (g *generator) end(head string) {
 	g.write("%s\n{\n", head)
-	g.write("\t.reg .pred %%p<%d>, %%q<4>;\n\t.reg .b16 %%h<%d>;\n\t.reg .b32 %%r<%d>, %%t<6>, %%i<%d>;\n\t.reg .b64 %%d<%d>, %%a<4>;\n",
+	g.write("\t.reg .pred %%p<%d>, %%q<5>;\n\t.reg .b16 %%h<%d>;\n\t.reg .b32 %%r<%d>, %%t<6>, %%i<%d>;\n\t.reg .b64 %%d<%d>, %%a<4>;\n",
 		numP, numH, numR, max(1, g.loops), numD)
 	g.write("\t.local .align 16 .b8 array[%d];\n", localSize)
 	g.text.WriteString(g.body.String())
@@ -179,7 +179,11 @@ func (g *generator) kernel() {
 		g.shared()
 	}
 	for done := false; !done; done = len(g.decisions) == 0 || g.size > g.mostStatements() {
-		g.statements(block)
+		if g.phased {
+			g.phases()
+		} else {
+			g.statements(block)
+		}
 	}
 	g.results()
 	g.end(".visible .entry k(.param .u64 in, .param .u64 out, .param .u64 counts, .param .u32 n, .param .u64 m)")

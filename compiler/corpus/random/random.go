@@ -35,6 +35,8 @@ func Program(decisions []byte) (*corpus.Case, string) {
 	g.threads = [...]uint32{64, 32, 40, 96, 1, 70, 128}[g.n(7)]
 	g.quiet = g.n(8) != 7
 	switch g.n(8) {
+	case 4:
+		g.phased = true
 	case 5:
 		g.mayExit = true
 	case 6:
@@ -84,6 +86,7 @@ type generator struct {
 	threads   uint32
 	mayExit   bool // threads may end early: then nothing is done by whole warps
 	quiet     bool // loops don't depend on global memory, so that blocks surely don't wait for one another
+	phased    bool // the kernel is phases
 	free      bool // threads have nothing to do with one another: no barriers, no shared memory
 	text      strings.Builder
 	callees   int // functions that threads call alone
