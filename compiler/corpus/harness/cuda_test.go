@@ -33,7 +33,7 @@ func init() {
 func rehearse(t *testing.T) *curun.Device {
 	t.Helper()
 	d, err := curun.Start(context.WithoutCancel(t.Context()), curun.Options{
-		Program: os.Args[0], Base: base, Size: WindowSize, Timeout: time.Minute, Env: []string{asGPU + "=1"},
+		Program: os.Args[0], Base: base, Size: WindowSize, Timeout: 3 * time.Minute, Env: []string{asGPU + "=1"},
 	})
 	if err != nil {
 		t.Fatal(err)

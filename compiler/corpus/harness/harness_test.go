@@ -115,7 +115,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	options = clrun.Options{
-		Program: program, Platform: "Portable Computing Language", Base: base, Size: WindowSize, Timeout: time.Minute,
+		Program: program, Platform: "Portable Computing Language", Base: base, Size: WindowSize, Timeout: 3 * time.Minute,
 		// PoCL 3.1's default way to make loops of work items ("loopvec") calls
 		// itself without end for some kernels with irregular control flow.
 		Env: []string{"POCL_CACHE_DIR=" + dir, "POCL_WORK_GROUP_METHOD=loops"},
