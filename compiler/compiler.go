@@ -33,8 +33,10 @@ type Program struct {
 	Plans []*pause.Plan
 }
 
-// Load reads PTX. An error in the program is a *ptx.Error.
-func Load(text string) (*Program, error) {
+// Load reads PTX. An error in the program is a *ptx.Error. Changes are made behind
+// the passes, of kernels without calls; pause.Prepare is one. What is saved of a kernel
+// fits programs that were loaded with the same.
+func Load(text string, changes ...func(*ir.Module)) (*Program, error) {
 	src, err := ptx.Parse(text)
 	if err != nil {
 		return nil, err
@@ -48,8 +50,10 @@ func Load(text string) (*Program, error) {
 		return nil, err
 	}
 	verify(m, "passes")
-	pause.Prepare(m)
-	verify(m, "pause")
+	for _, change := range changes {
+		change(m)
+		verify(m, "a change")
+	}
 	p := &Program{Source: src, Module: m}
 	for _, f := range m.Funcs {
 		if f.Kernel && f.Blocks != nil {

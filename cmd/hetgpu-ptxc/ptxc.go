@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ir"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/fatbin"
 	"github.com/hetgpu/containerd-shim-hetgpu/internal/version"
@@ -24,7 +26,7 @@ const maxInput = 4 << 30
 // errUsage means that the usage is in the output already.
 var errUsage = errors.New("wrong usage")
 
-const usage = `usage: hetgpu-ptxc [-target %s] [-o FILE] [-explain] [-layout FILE] [-module N] [-leave KERNEL]... IN
+const usage = `usage: hetgpu-ptxc [-target %s] [-o FILE] [-explain] [-layout FILE] [-module N] [-leave KERNEL]... [-loops] IN
 
 Compile PTX to a form that can be paused on one device and go on on another.
 IN is a file of PTX, a fatbin, or a program or library that has fatbins in it, of
@@ -37,6 +39,7 @@ standard input or output. Without -explain and -layout, -o is "-".
 type options struct {
 	target, out, layout string
 	explain, version    bool
+	loops               bool
 	module              int
 	leave               []string
 	in                  string
@@ -57,6 +60,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		o.leave = append(o.leave, name)
 		return nil
 	})
+	flags.BoolVar(&o.loops, "loops", false, "in kernels with barriers, stop in the loops between these too; NVIDIA's devices run some of these kernels slower then")
 	flags.BoolVar(&o.version, "version", false, "print the version of this program")
 	flags.Usage = func() {
 		fmt.Fprintf(stderr, usage, targets)
@@ -92,7 +96,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := compiler.Load(text)
+	var changes []func(*ir.Module)
+	if o.loops {
+		changes = append(changes, pause.Prepare)
+	}
+	p, err := compiler.Load(text, changes...)
 	if e := (*ptx.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("%s:%w", o.in, err) // FILE:LINE:COLUMN, as compilers say it
 	} else if err != nil {

@@ -185,3 +185,22 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// Loops between barriers are left where that is asked for, and not otherwise.
+func TestLoops(t *testing.T) {
+	text, err := os.ReadFile("../../compiler/corpus/kernels/crc32.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const left = "also for threads at the end of a loop's round"
+	for _, loops := range []bool{false, true} {
+		args := []string{"-explain", "-"}
+		if loops {
+			args = append([]string{"-loops"}, args...)
+		}
+		explained, _, err := ptxc(t, string(text), args...)
+		if err != nil || !strings.Contains(explained, "crc32: barrier-pausable") || strings.Contains(explained, left) != loops {
+			t.Errorf("-loops %v: %v\n%s", loops, err, explained)
+		}
+	}
+}

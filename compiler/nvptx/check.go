@@ -25,8 +25,7 @@ type Checks struct {
 	// clock once, at most, a power of two; 256.
 	Rounds int
 	// Clocks go by at least between two looks at the flag, of the multiprocessor;
-	// 32768, 17 to 30 microseconds, a power of two. Blocks that begin look in a quarter
-	// of these.
+	// 32768, 17 to 30 microseconds.
 	Clocks int
 	// Pad is how many bytes lie before a kernel's shared and local memory, for
 	// tests: a device has them anywhere.

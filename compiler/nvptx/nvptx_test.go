@@ -17,6 +17,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/lower"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/passes"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/ptx"
 )
 
@@ -27,7 +28,7 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 
 func load(t *testing.T, text string) *compiler.Program {
 	t.Helper()
-	p, err := compiler.Load(text)
+	p, err := compiler.Load(text, pause.Prepare)
 	if err != nil {
 		t.Fatal(err)
 	}

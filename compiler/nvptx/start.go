@@ -17,8 +17,6 @@ const unstartedLabel = "$hg_unstarted"
 // spare but instructions, so that there are few, and all else is left to checks.
 //
 // The look is what costs most: the word is in one place, which all blocks ask for.
-// Blocks that begin in three quarters of the time don't, and run. Those that need long
-// come to a check, and of the others few begin until it is time to look again.
 func (e *emitter) prologue() {
 	if e.plan.Class == pause.BackEdgePausable {
 		e.line("mov.u32 %%hg_budget, %d;", min(7, e.checks.Rounds-1))
@@ -44,16 +42,11 @@ func (e *emitter) prologue() {
 	}
 }
 
-// asks makes %hg_asks true in thread 0 of the block, if it is time to look. Where the
-// kernel knows of one dimension only the others are left out: if there are any, several
-// threads look, in vain.
+// asks makes %hg_asks true in thread 0 of the block. Where the kernel knows of one
+// dimension only the others are left out: if there are any, several threads look, in
+// vain.
 func (e *emitter) asks() {
 	e.leader()
-	if mask := e.checks.Clocks / 4 * 3; mask > 0 {
-		e.line("mov.u32 %%hg_v, %%clock;")
-		e.line("and.b32 %%hg_v, %%hg_v, %d;", mask)
-		e.line("or.b32 %%hg_i, %%hg_i, %%hg_v;")
-	}
 	e.line("setp.eq.u32 %%hg_asks, %%hg_i, 0;")
 }
 

@@ -100,6 +100,16 @@ func gather(t *testing.T, p *Program, nth int, on ...Device) (places int, where 
 	return places, where
 }
 
+// leaving returns a case's program of which threads leave loops between barriers.
+func leaving(t *testing.T, c *corpus.Case) *Program {
+	t.Helper()
+	p, err := Prepared(c, "", base, pause.Prepare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // TestGather: blocks stop while threads are in loops between barriers, and go on in the
 // interpreter and as our PTX: all programs of the corpus that have such loops, at some of
 // the places where they can stop.
@@ -108,7 +118,7 @@ func TestGather(t *testing.T) {
 	var programs, inside atomic.Int64
 	t.Run("corpus", func(t *testing.T) {
 		for _, c := range corpus.All() {
-			program := prepared(t, c)
+			program := leaving(t, c)
 			if len(loops(program)) == 0 {
 				continue
 			}
@@ -117,7 +127,7 @@ func TestGather(t *testing.T) {
 				places, _ := gather(t, program, 0)
 				in := 0
 				for n := range stops {
-					p := prepared(t, corpus.Get(c.Name))
+					p := leaving(t, corpus.Get(c.Name))
 					_, where := gather(t, p, 1+places*n/stops, []Device{Interpreter{}, &Interpreted{}}[n%2])
 					for _, at := range loops(p) {
 						in += where[at]
@@ -138,7 +148,7 @@ func TestGather(t *testing.T) {
 // TestGatherUneven: threads of a block stop in each of a program's loops, while others
 // wait at the barrier, and the block goes on on each back end, which may stop it again.
 func TestGatherUneven(t *testing.T) {
-	program := prepared(t, corpus.Get("uneven"))
+	program := leaving(t, corpus.Get("uneven"))
 	places, _ := gather(t, program, 0)
 	missing := map[string]bool{"both": true}
 	for _, at := range loops(program) {
@@ -147,7 +157,7 @@ func TestGatherUneven(t *testing.T) {
 	o := pocl.take(t)
 	for nth := 1; nth <= places && len(missing) > 0; nth += 1 + places/100 {
 		on := []Device{[]Device{Interpreter{}, &Interpreted{}}[nth%2]}
-		p := prepared(t, corpus.Get("uneven"))
+		p := leaving(t, corpus.Get("uneven"))
 		if nth%10 == 0 {
 			on[0] = o
 		}
@@ -163,7 +173,7 @@ func TestGatherUneven(t *testing.T) {
 
 // TestGatherStatus: a block that stops in a loop has the status of the barrier behind it.
 func TestGatherStatus(t *testing.T) {
-	p := prepared(t, corpus.Get("uneven"))
+	p := leaving(t, corpus.Get("uneven"))
 	l, err := p.Launch(0)
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func Lower(text string) (*ir.Module, error) {
 	return lower.Lower(parsed)
 }
 
-// Prepare makes PTX what back ends take.
-func Prepare(text string) (*ir.Module, error) {
+// Prepare makes PTX what back ends take, with changes as compiler.Load makes them.
+func Prepare(text string, changes ...func(*ir.Module)) (*ir.Module, error) {
 	m, err := Lower(text)
 	if err != nil {
 		return nil, err
@@ -41,20 +41,22 @@ func Prepare(text string) (*ir.Module, error) {
 	if err := passes.Prepare(m); err != nil {
 		return nil, err
 	}
-	pause.Prepare(m)
+	for _, change := range changes {
+		change(m)
+	}
 	return m, ir.Verify(m)
 }
 
 // Prepared makes a case a program that can be paused, at its place in a device's
 // window, as back ends take it. text is its PTX; "": the corpus'.
-func Prepared(c *corpus.Case, text string, window uint64) (*Program, error) {
+func Prepared(c *corpus.Case, text string, window uint64, changes ...func(*ir.Module)) (*Program, error) {
 	if text == "" {
 		var err error
 		if text, err = corpus.PTX(c.File); err != nil {
 			return nil, err
 		}
 	}
-	m, err := Prepare(text)
+	m, err := Prepare(text, changes...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.File, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/corpus/random"
 	"github.com/hetgpu/containerd-shim-hetgpu/compiler/nvptx"
+	"github.com/hetgpu/containerd-shim-hetgpu/compiler/pause"
 )
 
 // written has the interpreter run a program as it is written, for what all other ways
@@ -67,7 +68,7 @@ func agree(t *testing.T, c *corpus.Case, text string, more ...Device) int {
 			on   []Device
 		}{fmt.Sprintf("device %d", i), false, more[i : i+1]})
 	}
-	prepared, err := Prepared(c, text, base)
+	prepared, err := Prepared(c, text, base, pause.Prepare)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
