@@ -82,7 +82,8 @@ func TestFaultsRuncCheckpoint(t *testing.T) {
 			runc.arm(t, true)
 			start := time.Now()
 			expectError(t, p.checkpoint(ctx), tc.says...)
-			if took := time.Since(start); took > 10*time.Second {
+			// CRIU has 10 s to come to its end when the time is up.
+			if took := time.Since(start); took > 25*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			runc.arm(t, false)
