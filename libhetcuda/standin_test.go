@@ -39,6 +39,9 @@ func TestVariables(t *testing.T) {
 					runWhole(t, dir, driver, "variables", standin.H200s(1, 1), "HETCUDA_MANAGED_FAULTS="+faults)
 				})
 			}
+			t.Run("left to the driver", func(t *testing.T) {
+				runWhole(t, dir, driver, "variables", standin.H200s(1, 1), "HETCUDA_MANAGED_VARIABLES=driver")
+			})
 		})
 	}
 }

@@ -15,6 +15,7 @@ const (
 	EnvLibraryPath = "LD_LIBRARY_PATH"
 	EnvControl     = "HETCUDA_CONTROL"
 	EnvReal        = "HETCUDA_REAL"
+	EnvVariables   = "HETCUDA_MANAGED_VARIABLES"
 	envPreload     = "LD_PRELOAD"
 )
 
@@ -25,6 +26,8 @@ type Environment struct {
 	// is not known. All are paths in the container.
 	preload []string
 	real    string
+	// variables says to whom __managed__ variables are left, "" for libhetcuda.
+	variables string
 }
 
 // AddToProcess adds the environment to a process (specs.Process as JSON), in
@@ -44,6 +47,9 @@ func (e Environment) addTo(env []string) []string {
 	env = setEnv(env, EnvControl, InjectedControl)
 	if e.real != "" {
 		env = setEnv(env, EnvReal, e.real)
+	}
+	if _, chosen := getEnv(env, EnvVariables); e.variables != "" && !chosen {
+		env = setEnv(env, EnvVariables, e.variables)
 	}
 	return env
 }

@@ -42,6 +42,9 @@ type Injection struct {
 	// Userfaultfd is the host's device of that name, nil for none: the library
 	// sees by it which managed memory system calls touch.
 	Userfaultfd *specs.LinuxDevice
+	// LeaveVariables leaves __managed__ variables to the driver: a program that has
+	// some can't make a second context where they are the library's.
+	LeaveVariables bool
 }
 
 // Inject puts libhetcuda in front of the container's GPU driver: by mounts that
@@ -55,6 +58,9 @@ func Inject(spec *Spec, in Injection) (Environment, error) {
 		bind(in.Control, InjectedControl, "rw"),
 	}
 	env := Environment{real: realLibrary(spec.Mounts)}
+	if in.LeaveVariables {
+		env.variables = "driver"
+	}
 	if in.Preload != "" {
 		mounts = append(mounts, bind(in.Preload, InjectedPreload, "ro"))
 		for _, name := range in.PreloadNames {

@@ -40,6 +40,7 @@ func TestInjectEnvironment(t *testing.T) {
 		env, mounts string
 		preload     []string
 		want        []string
+		variables   bool // are left to the driver
 	}{
 		"nothing there":         {env: ``, want: []string{lib, control}},
 		"others":                {env: `"A=B","PATH=/bin"`, want: []string{"A=B", "PATH=/bin", lib, control}},
@@ -61,10 +62,13 @@ func TestInjectEnvironment(t *testing.T) {
 		},
 		"the user's own libraries": {preload: []string{"a.so", "b.so"}, want: []string{"LD_PRELOAD=/run/hetgpu/preload/a.so:/run/hetgpu/preload/b.so", lib, control}},
 		"and what is preloaded":    {env: `"LD_PRELOAD=/x.so /y.so"`, preload: []string{"a.so"}, want: []string{"LD_PRELOAD=/run/hetgpu/preload/a.so:/x.so:/y.so", lib, control}},
+		"variables":                {variables: true, want: []string{lib, control, "HETCUDA_MANAGED_VARIABLES=driver"}},
+		"variables, by the user":   {env: `"HETCUDA_MANAGED_VARIABLES="`, variables: true, want: []string{"HETCUDA_MANAGED_VARIABLES=", lib, control}},
 		"no library of the user's": {env: `"LD_PRELOAD=/x.so"`, preload: []string{}, want: []string{"LD_PRELOAD=/x.so", lib, control}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := plainInjection
+			in.LeaveVariables = tc.variables
 			if tc.preload != nil {
 				in.Preload, in.PreloadNames = "/opt/tools", tc.preload
 			}

@@ -303,7 +303,7 @@ static bool may_create(void)
 		return true;
 	atomic_fetch_sub(&others, 1);
 	hetcuda_warn("the program has __managed__ variables, which can't be checkpointed where a device has several contexts: "
-		     "this one is refused. With " HETCUDA_MANAGED_ENV "=driver it is made, and there are no checkpoints");
+		     "this one is refused. With " HETCUDA_VARIABLES_ENV "=driver it is made, and there are no checkpoints");
 	return false;
 }
 

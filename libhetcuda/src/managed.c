@@ -3,6 +3,7 @@
 
 #include "managed.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,16 +32,29 @@
 // An allocation below this shares a range with others of its context.
 #define SHARE ((size_t)1 << 20)
 
-static bool left_to_driver(void)
+// chosen tells whether a variable of the environment says "driver". answer is 0 until
+// it was asked; two threads come to the same.
+static bool chosen(int *answer, const char *name)
 {
-	static int answer; // 0: not asked yet. Two threads come to the same
-	int a = __atomic_load_n(&answer, __ATOMIC_RELAXED);
+	int a = __atomic_load_n(answer, __ATOMIC_RELAXED);
 	if (a == 0) {
-		const char *way = getenv(HETCUDA_MANAGED_ENV);
+		const char *way = getenv(name);
 		a = way && !strcmp(way, "driver") ? 1 : 2;
-		__atomic_store_n(&answer, a, __ATOMIC_RELAXED);
+		__atomic_store_n(answer, a, __ATOMIC_RELAXED);
 	}
 	return a == 1;
+}
+
+static bool left_to_driver(void)
+{
+	static int answer;
+	return chosen(&answer, HETCUDA_MANAGED_ENV);
+}
+
+bool managed_variables_wanted(void)
+{
+	static int answer;
+	return !left_to_driver() && !chosen(&answer, HETCUDA_VARIABLES_ENV);
 }
 
 static bool usable(CUdevice device)
@@ -229,17 +243,22 @@ static CUresult allocate(struct context *c, size_t asked, CUdeviceptr *address)
 	return take(r, asked, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static pthread_mutex_t readying = PTHREAD_MUTEX_INITIALIZER;
+
+// ready has everything watched when it returns true, also to a second thread.
 static bool ready(void)
 {
 	bool watched;
+	pthread_mutex_lock(&readying);
 	{
 		PAGES();
 		watched = watch_start();
 	}
-	if (!watched || !serve_start())
-		return false;
-	submit_watch();
-	return true;
+	bool is = watched && serve_start();
+	if (is)
+		submit_watch();
+	pthread_mutex_unlock(&readying);
+	return is;
 }
 
 static CUresult from_driver(CUdeviceptr *address, size_t size, unsigned int flags)
@@ -455,9 +474,8 @@ void managed_abandon(void)
 
 void managed_commit(void)
 {
-	if (!range_any())
-		return;
 	PAGES();
+	// Also when all managed memory is gone: CRIU can't dump a userfaultfd.
 	watch_suspend();
 	ring_drop_all();
 }
@@ -473,13 +491,13 @@ void managed_resume(void)
 		if (r->split && ring_of(r->context, &ring) != CUDA_SUCCESS)
 			hetcuda_log("there is no pinned memory for managed memory at %#llx yet", r->address);
 	}
-	if (range_any())
-		watch_resume();
+	watch_resume();
 	serve_continue();
 }
 
 void managed_forked(void)
 {
+	pthread_mutex_init(&readying, NULL);
 	managed_driver_forked();
 	variables_forked();
 	submit_forked();

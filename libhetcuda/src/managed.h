@@ -14,6 +14,9 @@
 // checkpoint it; "split" is what is done without it.
 #define HETCUDA_MANAGED_ENV "HETCUDA_MANAGED"
 
+// HETCUDA_MANAGED_VARIABLES: "driver" leaves it the variables of modules alone.
+#define HETCUDA_VARIABLES_ENV "HETCUDA_MANAGED_VARIABLES"
+
 struct managed_found {
 	CUdeviceptr address;
 	size_t size; // that the program asked for
@@ -31,6 +34,9 @@ void managed_set_sync(CUdeviceptr address, bool sync);
 // managed_ready tells whether managed memory of a device is ours, and gets ready
 // for it.
 bool managed_ready(CUdevice device);
+
+// managed_variables_wanted tells whether variables of modules are to be ours.
+bool managed_variables_wanted(void);
 
 // managed_free frees a managed allocation of ours; false if it is none. wait and
 // stream are memory_free's.

@@ -34,6 +34,9 @@ struct loaded {
 	CUcontext context; // that its variables are of; NULL: they are nowhere
 	bool retained;     // by a library
 	bool counted;      // in `used`
+	// What take used, to be given back when the lock is released: that may be the
+	// context's end.
+	struct context *busy;
 	struct variable *variables;
 };
 
@@ -124,7 +127,7 @@ static CUresult find_all(struct loaded *l)
 }
 
 // take makes the variables of what was loaded ours, in the context that is current.
-// Lock: held.
+// Lock: held; finish has to follow when it is released.
 static CUresult take(struct loaded *l)
 {
 	CUresult r;
@@ -136,8 +139,14 @@ static CUresult take(struct loaded *l)
 		r = managed_ready(c->device) ? place_all(l, c->handle, c->device) : CUDA_ERROR_NOT_SUPPORTED;
 	if (r != CUDA_SUCCESS)
 		forget_variables(l);
-	context_done(c);
+	l->busy = c;
 	return r;
+}
+
+static void finish(struct context *busy)
+{
+	if (busy)
+		context_done(busy);
 }
 
 // take_library does so in the primary context, which it retains: give_back has to follow
@@ -167,11 +176,12 @@ static void give_back(struct loaded *l)
 	hetcuda_cuDevicePrimaryCtxRelease_v2(0);
 }
 
-// alone tells whether a variable of a device is one for all that the program has.
+// alone tells whether a variable of a device is one for all that the program has, and
+// ours if we make it so.
 static bool alone(void)
 {
 	int count = 0;
-	return context_others() == 0 && REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS && count == 1;
+	return managed_variables_wanted() && context_others() == 0 && REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS && count == 1;
 }
 
 // in_primary tells whether the current context is the device's primary one.
@@ -241,8 +251,12 @@ static CUresult load(struct job *j, const void *code, size_t size)
 		else
 			atomic_fetch_sub(&used, 1);
 	}
-	if (l)
+	if (l) {
+		struct context *busy = l->busy;
+		l->busy = NULL;
 		give_back(l);
+		finish(busy); // the end of l, too, if it is the context's
+	}
 	if (!ours && values && j->values)
 		memcpy(j->values, values, j->count * sizeof *values);
 	free(values);
@@ -427,7 +441,8 @@ bool variables_find(CUlibrary library, const char *name, CUdeviceptr *address, s
 // take_again does that for one, and tells whether there was one.
 static bool take_again(void)
 {
-	bool retained;
+	bool retained = false;
+	struct context *busy;
 	{
 		LOCKED();
 		struct loaded *l = all;
@@ -435,14 +450,18 @@ static bool take_again(void)
 			l = l->next;
 		if (!l)
 			return false;
-		if (take_library(l) == CUDA_SUCCESS && l->context)
-			return true;
-		hetcuda_warn("the managed variables of a library that the program had before it reset the device are lost");
-		l->counted = false;
-		atomic_fetch_sub(&used, 1);
-		retained = l->retained;
-		l->retained = false;
+		bool taken = take_library(l) == CUDA_SUCCESS && l->context;
+		busy = l->busy;
+		l->busy = NULL;
+		if (!taken) {
+			hetcuda_warn("the managed variables of a library that the program had before it reset the device are lost");
+			l->counted = false;
+			atomic_fetch_sub(&used, 1);
+			retained = l->retained;
+			l->retained = false;
+		}
 	}
+	finish(busy);
 	if (retained)
 		hetcuda_cuDevicePrimaryCtxRelease_v2(0);
 	return true;

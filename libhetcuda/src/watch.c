@@ -478,6 +478,8 @@ static bool resume_uffd(void)
 
 void watch_resume(void)
 {
+	if (!atomic_load(&suspended))
+		return;
 	if (way == UFFD && resume_uffd()) {
 		handler_remove();
 	} else if (way == UFFD) {

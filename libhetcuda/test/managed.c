@@ -397,6 +397,37 @@ static void test_busy(void)
 }
 
 // Parking, in every state, with threads that touch meanwhile.
+// Descriptors that CRIU can't dump.
+static int userfaultfds(void)
+{
+	char link[64], to[64];
+	int n = 0;
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		ssize_t size = readlink(link, to, sizeof to - 1);
+		n += size > 0 && (to[size] = 0, strstr(to, "userfaultfd") != NULL);
+	}
+	return n;
+}
+
+// Nothing watches a parked process, also one that has no managed memory any more. The
+// first of the tests.
+static void test_gone(void)
+{
+	const char *way = getenv("HETCUDA_MANAGED_FAULTS");
+	for (int turn = 0; turn < 2; turn++) {
+		struct area a = area(MIB / 8);
+		cpu_write(&a, 0, a.words, turn);
+		gpu_step(&a, 0, a.words);
+		both_check(&a);
+		drop(&a);
+		CHECK(!way || strcmp(way, "uffd") || userfaultfds() == 1);
+		park_self(&self);
+		CHECK(userfaultfds() == 0);
+		unpark_self(&self);
+	}
+}
+
 static void test_park(void)
 {
 	struct area device = area(3 * MIB / 8), clean = area(3 * MIB / 8), dirty = area(3 * MIB / 8), mixed = area(3 * MIB / 8);
@@ -766,7 +797,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} tests[] = {
-		{"turns", test_turns},	     {"partial", test_partial}, {"attributes", test_attributes}, {"small", test_small},
+		{"gone", test_gone},	     {"turns", test_turns},	     {"partial", test_partial}, {"attributes", test_attributes}, {"small", test_small},
 		{"calls", test_calls},	     {"threads", test_threads}, {"busy", test_busy},	     {"host", test_host},
 		{"handler", test_handler},   {"fork", test_fork},	{"park", test_park},		     {"random", test_random},
 		{"oversubscribed", test_oversubscribed}, {"hints", test_hints}, {"devices", test_devices}, {"variables", test_variables},

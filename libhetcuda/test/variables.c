@@ -423,6 +423,27 @@ static void test_contexts(void)
 	CU(cuModuleUnload(m));
 }
 
+// Left to the driver by HETCUDA_MANAGED_VARIABLES: what a program may do with the
+// driver it may do, and is refused by name when it is to be parked.
+static void test_left(void)
+{
+	CUcontext other;
+	CUmodule m;
+	CU(cuInit(0));
+	start();
+	cubin(usual);
+	CU(cuModuleLoadData(&m, image));
+	struct var small = of_module(m, "small", eleven);
+	CHECK(is_managed((uintptr_t)small.p) == 1);
+	CU(cuCtxCreate(&other, 0, 0));
+	CU(cuCtxDestroy(other));
+	CU(cuCtxSetCurrent(context));
+	cpu_check(&small);
+	refused("small");
+	CU(cuModuleUnload(m));
+	park();
+}
+
 // The context is reset: a module has gone, a library has its variables anew.
 static void test_reset(void)
 {
@@ -540,6 +561,10 @@ int main(int argc, char **argv)
 		{"attributes", test_attributes}, {"neighbours", test_neighbours}, {"loads", test_loads}, {"compressed", test_compressed},
 		{"contexts", test_contexts}, {"reset", test_reset}, {"fork", test_fork}, {"random", test_random},
 	};
+	if (getenv("HETCUDA_MANAGED_VARIABLES")) {
+		test_left();
+		return 0;
+	}
 	const char *way = getenv("HETCUDA_MANAGED_FAULTS");
 	if (way && !strcmp(way, "uffd") && !uffd_here())
 		SKIP("no userfaultfd");

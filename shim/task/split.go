@@ -163,7 +163,11 @@ func (s *service) inject(c *container, spec *oci.Spec) error {
 	if c.injected == nil {
 		return nil
 	}
-	in := oci.Injection{Library: c.injected.dir, Control: controldir.Path(c.bundle), Preload: s.config.Split.PreloadDir}
+	in := oci.Injection{
+		Library: c.injected.dir, Control: controldir.Path(c.bundle), Preload: s.config.Split.PreloadDir,
+		// Nobody has asked for the library: what runs without it has to run with it.
+		LeaveVariables: c.policy.Engine == oci.EngineAuto && !oci.Injected(spec),
+	}
 	if in.Preload != "" {
 		names, err := filepath.Glob(filepath.Join(in.Preload, "*.so"))
 		if err != nil {
