@@ -420,7 +420,17 @@ func TestFaultsKeeperKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.expectOnlyKeepers(ctx, t, 0)
-	d.expectUsed(t, usual.GPUs[0], 0)
+	// A killed process has no command any more before its memory is free.
+	err = testbed.Eventually(ctx, "the keeper's memory is free", func() error {
+		used, err := d.gpu.UsedBytes(usual.GPUs[0].UUID)
+		if err == nil && used != 0 {
+			err = fmt.Errorf("%d bytes are in use", used)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	d.expectRestoreFails(ctx, t, s, dir, k.ID, "was killed", "not kept on this host")
 	expectText(t, d.cli(ctx, t, 1, "inspect", dir), "PROBLEM", "was killed")
 	d.expectNothingLeft(t)
