@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "cubin.h"
+#include "random.h"
 #include "test.h"
 
 enum { ROOM = 1 << 20, PAGE = 4096 };
@@ -143,16 +144,6 @@ static void fatbins(void)
 	size = fatbin_add(packed, FATBIN_IS_ELF, cubin, n, false);
 	CHECK(image_unmark(at_end(packed, size), 0, &image) && image.count == 2);
 	image_free(&image);
-}
-
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t draw(uint64_t below)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % below;
 }
 
 // damage changes some bytes, most of them in what says where something is.

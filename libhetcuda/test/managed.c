@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cuda.h"
+#include "random.h"
 #include "test.h"
 
 #define MIB ((size_t)1 << 20)
@@ -38,29 +39,6 @@ struct area {
 	uint64_t *p, *model;
 	size_t words;
 };
-
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t draw(uint64_t below)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % below;
-}
-
-// uffd_here tells whether a process may see its own faults, those of system
-// calls included.
-static bool uffd_here(void)
-{
-	int fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
-}
 
 static void start(void)
 {

@@ -7,8 +7,10 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +69,17 @@ void set_faults(const char *rules)
 	snprintf(new, sizeof(new), "%s.new", path);
 	f = fopen(new, "w");
 	CHECK(f && fputs(rules, f) >= 0 && fclose(f) == 0 && rename(new, path) == 0, "%s: %s", path, strerror(errno));
+}
+
+bool uffd_here(void)
+{
+	int fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
 }
 
 double now(void)

@@ -40,6 +40,9 @@ void *theirs(const char *name);
 int count_descriptors(void);
 int count_mappings(void);
 
+/* Whether a process may see its own page faults, those of system calls included. */
+bool uffd_here(void);
+
 /* The rules of the stand-in from now on; "" for none. */
 void set_faults(const char *rules);
 

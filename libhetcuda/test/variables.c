@@ -15,6 +15,7 @@
 
 #include "cubin.h"
 #include "cuda.h"
+#include "random.h"
 #include "test.h"
 
 #define CU(call) \
@@ -485,16 +486,6 @@ static void test_fork(void)
 	CU(cuModuleUnload(m));
 }
 
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t draw(uint64_t below)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % below;
-}
-
 // Variables of any size, some larger than what is copied at once, in any order.
 static void test_random(void)
 {
@@ -539,16 +530,6 @@ static void test_random(void)
 		}
 	for (int i = 0; i < MODULES; i++)
 		CU(cuModuleUnload(m[i]));
-}
-
-static bool uffd_here(void)
-{
-	int fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
 }
 
 int main(int argc, char **argv)
